@@ -1,0 +1,1 @@
+"""What the reader fills in, one module for each chapter."""

@@ -1,0 +1,55 @@
+"""minipaged: an LLM inference engine with a paged KV cache, built to be read.
+
+>>> from minipaged import LLM, SamplingParams
+>>> llm = LLM("tiny")
+>>> outputs = llm.generate(["Once upon a time"], SamplingParams(temperature=0, max_tokens=32))
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from minipaged.config import EngineConfig
+    from minipaged.engine import LLMEngine
+    from minipaged.errors import MinipagedError
+    from minipaged.llm import LLM
+    from minipaged.outputs import CompletionOutput, RequestOutput
+    from minipaged.sampling.params import SamplingParams
+    from minipaged.stats import EngineStats
+
+__version__ = "0.1.0"
+
+# The names are looked up when first used, so that `import minipaged` does not import torch.
+_HOME = {
+    "LLM": "minipaged.llm",
+    "LLMEngine": "minipaged.engine",
+    "EngineStats": "minipaged.stats",
+    "EngineConfig": "minipaged.config",
+    "SamplingParams": "minipaged.sampling.params",
+    "RequestOutput": "minipaged.outputs",
+    "CompletionOutput": "minipaged.outputs",
+    "MinipagedError": "minipaged.errors",
+}
+
+__all__ = [
+    "LLM",
+    "CompletionOutput",
+    "EngineConfig",
+    "EngineStats",
+    "LLMEngine",
+    "MinipagedError",
+    "RequestOutput",
+    "SamplingParams",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'minipaged' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

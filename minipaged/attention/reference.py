@@ -1,0 +1,72 @@
+"""Paged attention in plain PyTorch: written for reading, and the oracle for every fast version.
+
+One sequence at a time: gather its keys and values through the block table into a contiguous
+tensor, then softmax attention as in any textbook. A decode step, a prompt, and a chunk of a prompt
+on top of cached tokens are the same computation: the last `num_queries` tokens of a sequence of
+`seq_len` look at everything up to themselves.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from minipaged.attention.metadata import AttentionMetadata
+
+
+def gather(kv_layer: Tensor, block_table: Tensor, seq_len: int) -> tuple[Tensor, Tensor]:
+    """Collect one sequence's keys and values from its blocks.
+
+    Args:
+        kv_layer: `[2, num_blocks, block_size, num_kv_heads, head_dim]`.
+        block_table: int32 `[M]`; the first blocks cover `seq_len` tokens.
+        seq_len: tokens to collect; the slots after them in the last block are left out.
+
+    Returns:
+        Keys and values, each `[seq_len, num_kv_heads, head_dim]`.
+    """
+    block_size = kv_layer.shape[2]
+    blocks = block_table[: -(-seq_len // block_size)].long()  # [ceil(seq_len / block_size)]
+    keys, values = kv_layer[:, blocks].flatten(1, 2)[:, :seq_len].unbind(0)
+    return keys, values
+
+
+def reference_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
+    """Attention through the block table; shapes as in `Attention`. The softmax is in float32."""
+    output = torch.empty_like(query)
+    starts = metadata.query_start_list
+    for s, seq_len in enumerate(metadata.seq_lens_list):
+        rows = slice(starts[s], starts[s + 1])
+        if rows.start == rows.stop:
+            continue
+        keys, values = gather(kv_layer, metadata.block_tables[s], seq_len)
+        output[rows] = attend_one(query[rows], keys, values, scale)
+    return output
+
+
+def attend_one(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Causal attention of one sequence's last tokens to all of its tokens.
+
+    Args:
+        query: `[Q, num_heads, head_dim]`, the last Q of L tokens.
+        keys: `[L, num_kv_heads, head_dim]`.
+        values: as `keys`.
+        scale: multiplies the scores.
+
+    Returns:
+        `[Q, num_heads, head_dim]`.
+    """
+    num_queries, num_heads, _ = query.shape
+    seq_len, num_kv_heads, _ = keys.shape
+    # GQA: query heads h * group ... h * group + group - 1 read KV head h.
+    group = num_heads // num_kv_heads
+    keys = keys.repeat_interleave(group, dim=1)  # [L, num_heads, head_dim]
+    values = values.repeat_interleave(group, dim=1)  # [L, num_heads, head_dim]
+
+    scores = torch.einsum("qhd,khd->hqk", query.float(), keys.float()) * scale  # [num_heads, Q, L]
+    positions = torch.arange(seq_len, device=query.device)  # [L]
+    own = positions[seq_len - num_queries :]  # [Q]
+    future = positions[None, :] > own[:, None]  # [Q, L]
+    scores = scores.masked_fill(future, float("-inf"))
+    weights = scores.softmax(dim=-1)  # [num_heads, Q, L]
+    return torch.einsum("hqk,khd->qhd", weights, values.float()).to(query.dtype)

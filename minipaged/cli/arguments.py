@@ -1,0 +1,38 @@
+"""Types for argparse: text from the command line to a value, or one clear line."""
+
+from __future__ import annotations
+
+import argparse
+
+from minipaged.errors import ConfigError
+from minipaged.kv.memory import parse_memory
+
+
+def memory_amount(text: str) -> int:
+    """Bytes, from `24GiB`, `24GB`, `800M` or a plain number."""
+    try:
+        return parse_memory(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def positive_int(text: str) -> int:
+    """An integer of at least 1."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least 1")
+    return value
+
+
+def share(text: str) -> float:
+    """A number above 0 and at most 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and at most 1")
+    return value

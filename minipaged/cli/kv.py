@@ -1,0 +1,213 @@
+"""`minipaged kv MODEL`: how large a model's KV cache is, and how many requests fit."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from minipaged.cli.arguments import memory_amount, positive_int, share
+from minipaged.errors import ConfigError
+from minipaged.kv.known_models import DTYPE_BYTES, KNOWN_MODELS, ModelShape
+from minipaged.kv.memory import format_binary, format_decimal
+from minipaged.kv.size import (
+    KVShape,
+    blocks_needed,
+    bytes_per_block,
+    log_line,
+    num_blocks_that_fit,
+    resolve_max_model_len,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SHORTEST_LENGTH = 512
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `minipaged kv`."""
+    names = ", ".join(model.name for model in KNOWN_MODELS)
+    parser.add_argument(
+        "model", metavar="MODEL", help=f"a folder with a config.json, a hub id, or one of: {names}"
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=("auto", *DTYPE_BYTES),
+        default="auto",
+        help="of KV cache and weights (default auto: as published)",
+    )
+    memory = parser.add_mutually_exclusive_group()
+    memory.add_argument(
+        "--memory",
+        type=memory_amount,
+        metavar="24GiB",
+        help="the device's memory: weights come off it, the rest is KV cache",
+    )
+    memory.add_argument(
+        "--kv-memory", type=memory_amount, metavar="12GiB", help="memory for the KV cache alone"
+    )
+    parser.add_argument(
+        "--gpu-memory-utilization",
+        type=share,
+        metavar="SHARE",
+        default=0.92,
+        help="share of --memory that the engine may take (default 0.92)",
+    )
+    parser.add_argument(
+        "--weights", type=memory_amount, metavar="8GB", help="size of the weights, if not parameters × dtype"
+    )
+    parser.add_argument(
+        "--block-size", type=positive_int, metavar="N", default=16, help="tokens per block (default 16)"
+    )
+    parser.add_argument(
+        "--length",
+        type=positive_int,
+        metavar="N",
+        nargs="+",
+        help="lengths to show, in tokens (default: 512, doubled up to the model's longest)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the sizes. Raises `MinipagedError` for a model or an amount that cannot be used."""
+    from rich.console import Console
+
+    from minipaged.kv.model_shape import shape_of
+
+    model = shape_of(args.model)
+    dtype = model.dtype if args.dtype == "auto" else args.dtype
+    shape = model.kv_shape(dtype)
+    lengths = sorted(set(args.length)) if args.length else context_lengths(model.max_position_embeddings)
+    budget = kv_budget(args, model, dtype)
+    num_blocks = None if budget is None else num_blocks_that_fit(budget.num_bytes, shape, args.block_size)
+
+    # Names may hold brackets, which rich would read as its markup.
+    console = Console(markup=False, highlight=False)
+    # Prose is left for the terminal to wrap: in a file or a pipe, a line stays one line.
+    console.print(describe(model, dtype), soft_wrap=True)
+    console.print(formula(shape), soft_wrap=True)
+    block = f"A block of {args.block_size} tokens: {_bytes(bytes_per_block(shape, args.block_size))}"
+    console.print(block, soft_wrap=True)
+    console.print(_length_table(model, shape, args.block_size, lengths, num_blocks))
+    if budget is not None and num_blocks is not None:
+        console.print(budget.arithmetic, soft_wrap=True)
+        longest = max(lengths) if args.length else model.max_position_embeddings
+        for line in summary(num_blocks, args.block_size, longest):
+            console.print(line, soft_wrap=True)
+    return 0
+
+
+def describe(model: ModelShape, dtype: str) -> str:
+    """One line: the model's figures that matter here."""
+    count = model.num_parameters
+    parameters = ""
+    if count is not None:
+        parameters = (
+            f", {count / 1e9:.3g} B parameters" if count >= 1e9 else f", {count / 1e6:.3g} M parameters"
+        )
+    return (
+        f"{model.name}: {model.num_layers} layers, {model.num_heads} query heads, {model.num_kv_heads} KV "
+        f"heads, head dimension {model.head_dim}, at most {model.max_position_embeddings:,} tokens, "
+        f"{dtype}{parameters}"
+    )
+
+
+def formula(shape: KVShape) -> str:
+    """Bytes per token, with the numbers in their places."""
+    return (
+        f"KV bytes per token = 2 (K and V) × {shape.num_layers} layers × {shape.num_kv_heads} KV heads × "
+        f"{shape.head_dim} × {shape.dtype_bytes} bytes = {_bytes(shape.bytes_per_token)}"
+    )
+
+
+def context_lengths(longest: int) -> list[int]:
+    """512, doubled up to the model's longest, and that."""
+    lengths = []
+    length = SHORTEST_LENGTH
+    while length < longest:
+        lengths.append(length)
+        length *= 2
+    return [*lengths, longest]
+
+
+@dataclass(frozen=True)
+class KVBudget:
+    """Memory for the KV cache, and in words how it came about."""
+
+    num_bytes: int
+    arithmetic: str
+
+
+def kv_budget(args: argparse.Namespace, model: ModelShape, dtype: str) -> KVBudget | None:
+    """What `--memory` or `--kv-memory` leaves for the KV cache; `None` without either.
+
+    Raises:
+        ConfigError: the weights alone are too large, or their size is not known.
+    """
+    if args.kv_memory is not None:
+        return KVBudget(args.kv_memory, f"KV cache: {_bytes(args.kv_memory)}")
+    if args.memory is None:
+        return None
+    weights = args.weights or model.weights_bytes(dtype)
+    if weights is None:
+        raise ConfigError(
+            f"the size of the weights of {model.name} does not follow from its config: give it, as in "
+            "--weights 8GB, or give the memory for the KV cache alone, as in --kv-memory 12GiB"
+        )
+    usable = int(args.memory * args.gpu_memory_utilization)
+    # Answer in the units of the question: 24GB is no whole number of MiB.
+    amount = format_binary if args.memory % 2**20 == 0 else format_decimal
+    terms = f"{amount(args.memory)} × {args.gpu_memory_utilization:g} − {amount(weights)} of weights"
+    if weights >= usable:
+        raise ConfigError(
+            f"{terms} leaves nothing for the KV cache of {model.name}: take a larger device or a smaller dtype"
+        )
+    return KVBudget(
+        usable - weights, f"KV cache: {terms} = {amount(usable - weights)} (activations not counted)"
+    )
+
+
+def summary(num_blocks: int, block_size: int, longest: int) -> list[str]:
+    """The engine's log line for requests of up to `longest` tokens; if none of that length fits,
+    why, and the log line for the longest that does."""
+    try:
+        max_model_len = resolve_max_model_len(longest, longest, num_blocks, block_size)
+        return [log_line(num_blocks, block_size, max_model_len)]
+    except ConfigError as error:
+        lines = [f"Not even one: {error}"]
+    if num_blocks > 1:
+        max_model_len = resolve_max_model_len("auto", longest, num_blocks, block_size)
+        lines.append(log_line(num_blocks, block_size, max_model_len))
+    return lines
+
+
+def _length_table(
+    model: ModelShape, shape: KVShape, block_size: int, lengths: list[int], num_blocks: int | None
+) -> Table:
+    from rich.table import Table
+
+    table = Table()
+    table.add_column("tokens", justify="right")
+    table.add_column("blocks", justify="right")
+    table.add_column("bytes per request", justify="right")
+    table.add_column("", justify="right")
+    if num_blocks is not None:
+        table.add_column("requests that fit", justify="right")
+        table.caption = f"{num_blocks:,} blocks, one of which is the null block"
+    for length in lengths:
+        blocks = blocks_needed(length, block_size)
+        beyond = " *" if length > model.max_position_embeddings else ""
+        size = blocks * bytes_per_block(shape, block_size)
+        row = [f"{length:,}{beyond}", f"{blocks:,}", f"{size:,}", format_binary(size)]
+        if num_blocks is not None:
+            row.append(f"{max(0, num_blocks - 1) // blocks:,}")
+        table.add_row(*row)
+    if lengths[-1] > model.max_position_embeddings:
+        note = f"* longer than the model was trained for ({model.max_position_embeddings:,} tokens)"
+        table.caption = f"{table.caption}\n{note}" if table.caption else note
+    return table
+
+
+def _bytes(num_bytes: int) -> str:
+    return f"{num_bytes:,} bytes ({format_binary(num_bytes)}, {format_decimal(num_bytes)})"

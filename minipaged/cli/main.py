@@ -1,0 +1,153 @@
+"""The command `minipaged`: finds the subcommand's module, and turns errors into one line.
+
+A subcommand is a module with `add_arguments(parser)` and `run(args) -> int`. It is imported only
+when it is the one that was asked for, and imports torch only inside `run`, so that `--help` answers
+at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Protocol, cast
+
+from minipaged import __version__
+from minipaged.errors import MinipagedError
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+EXIT_BROKEN_PIPE = 1  # as rich has it, and the Python manual
+
+
+class CommandModule(Protocol):
+    """What a subcommand's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it, and return the exit code."""
+        ...
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand: its name, its module, one line of help, and a line to try."""
+
+    name: str
+    module: str
+    help: str
+    example: str
+
+    def load(self) -> CommandModule:
+        return cast(CommandModule, importlib.import_module(self.module))
+
+
+COMMANDS = (
+    Command(
+        "demo",
+        "minipaged.cli.demo",
+        "serve eight prompts through a small pool, and watch its blocks",
+        "minipaged demo --model smollm2-135m",
+    ),
+    Command(
+        "generate",
+        "minipaged.cli.generate",
+        "complete one or more prompts",
+        'minipaged generate "Once upon a time" --max-tokens 64',
+    ),
+    Command(
+        "chat",
+        "minipaged.cli.chat",
+        "talk to a model; each turn shows how much of it came from the prefix cache",
+        "minipaged chat --model smollm2-135m",
+    ),
+    Command(
+        "kv",
+        "minipaged.cli.kv",
+        "how large a model's KV cache is, and how many requests fit",
+        "minipaged kv Llama-3.1-8B --memory 24GiB",
+    ),
+    Command(
+        "doctor",
+        "minipaged.cli.doctor",
+        "whether the engine can run here: versions, devices, Triton, models",
+        "minipaged doctor",
+    ),
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a bad argument in one line; the usage is one `--help` away."""
+
+    def error(self, message: str) -> NoReturn:
+        _report(f"{message} (see {self.prog} --help)")
+        raise SystemExit(EXIT_BAD_INPUT)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the arguments; `None` for those of the process.
+
+    Returns:
+        The exit code: the command's own, 2 for bad input, 130 after Ctrl-C.
+
+    Raises:
+        SystemExit: from argparse, after `--help`, `--version` or a bad argument.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except MinipagedError as error:
+        _report(str(error))
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has left (`| head`). Python flushes stdout once more as it ends:
+        # that must not fail as well.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    # The top level has no option that takes a value, so the first word is the command.
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    parser = _Parser(
+        prog="minipaged",
+        description="An LLM inference engine with a paged KV cache, built to be read.",
+        epilog="Example: minipaged demo",
+    )
+    parser.add_argument("--version", action="version", version=f"minipaged {__version__}")
+    subparsers = parser.add_subparsers(metavar="command", required=False)
+    for command in COMMANDS:
+        subparser = subparsers.add_parser(
+            command.name,
+            help=command.help,
+            description=f"{command.name}: {command.help}.",
+            epilog=f"Example: {command.example}",
+        )
+        if command.name == chosen:
+            module = command.load()
+            module.add_arguments(subparser)
+            subparser.set_defaults(run=module.run)
+    args = parser.parse_args(arguments)
+    if chosen is None:
+        parser.print_help(sys.stderr)
+        return EXIT_BAD_INPUT
+    return args.run(args)
+
+
+def _report(message: str) -> None:
+    """One line on stderr, red in a terminal."""
+    line = f"minipaged: {' '.join(message.split())}"
+    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        line = f"\x1b[31m{line}\x1b[0m"
+    print(line, file=sys.stderr)

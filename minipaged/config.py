@@ -1,0 +1,137 @@
+"""EngineConfig: every setting of one engine, as a value.
+
+An engine reads its settings from here and from nowhere else, so two engines in one process never
+share any. Settings that depend on the model (`max_model_len`, `num_blocks`) may stay `None`; the
+engine resolves them at start and says what it chose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+
+from minipaged.errors import ConfigError
+
+if TYPE_CHECKING:
+    from minipaged.parts import Parts
+
+DType = Literal["auto", "float32", "bfloat16", "float16"]
+LoadFormat = Literal["auto", "dummy"]
+SchedulingPolicy = Literal["fcfs", "priority"]
+AttentionBackend = Literal["auto", "reference", "cpu"]
+HashAlgorithm = Literal["sha256", "sha256_cbor", "xxhash", "xxhash_cbor"]
+
+
+class EngineOptions(TypedDict, total=False):
+    """The keyword arguments of `LLM(...)`: the fields of `EngineConfig` other than `model`."""
+
+    dtype: DType
+    device: str
+    block_size: int
+    num_blocks: int | None
+    kv_cache_memory_bytes: int | None
+    gpu_memory_utilization: float
+    max_model_len: int | Literal["auto"] | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    enable_chunked_prefill: bool
+    enable_prefix_caching: bool
+    prefix_caching_hash_algo: HashAlgorithm
+    scheduling_policy: SchedulingPolicy
+    attention_backend: AttentionBackend
+    load_format: LoadFormat
+    seed: int
+    parts: Parts | None
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """All settings of an engine. Names follow vLLM's where vLLM has one.
+
+    Attributes:
+        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id.
+        dtype: `"auto"` is float32 on a CPU and bfloat16 on a CUDA device.
+        device: `"auto"` takes cuda, then mps, then cpu. Or a torch device string.
+        block_size: tokens per block.
+        num_blocks: blocks in the pool, the null block included. Overrides the two below.
+        kv_cache_memory_bytes: memory for the KV cache, in bytes.
+        gpu_memory_utilization: share of a CUDA device's memory for weights, activations and cache.
+        max_model_len: longest prompt plus output of one request, in tokens. `None`: what the model
+            was trained for. `"auto"` or `-1`: the longest that fits into the pool, up to that.
+        max_num_seqs: most sequences that run in one step.
+        max_num_batched_tokens: the token budget of one step.
+        enable_chunked_prefill: whether a prompt may be computed over several steps.
+        enable_prefix_caching: whether full blocks stay findable by their hash.
+        prefix_caching_hash_algo: `sha256`, `sha256_cbor`, `xxhash` or `xxhash_cbor`.
+        scheduling_policy: `"fcfs"`, or `"priority"` (a smaller number is more urgent).
+        attention_backend: `"reference"`, `"cpu"`, or `"auto"`: `cpu` on a CPU, else `reference`.
+        load_format: `"dummy"` fills the model's real shape with random weights.
+        seed: seeds the dummy weights, and the sampling of requests that bring no seed.
+        parts: other implementations for the engine's seams; see `minipaged.parts`.
+
+    Raises:
+        ConfigError: a value out of its range, or two that contradict each other.
+    """
+
+    model: str = "tiny"
+    dtype: DType = "auto"
+    device: str = "auto"
+    block_size: int = 16
+    num_blocks: int | None = None
+    kv_cache_memory_bytes: int | None = None
+    gpu_memory_utilization: float = 0.92
+    max_model_len: int | Literal["auto"] | None = None
+    max_num_seqs: int = 128
+    max_num_batched_tokens: int = 2048
+    enable_chunked_prefill: bool = True
+    enable_prefix_caching: bool = True
+    prefix_caching_hash_algo: HashAlgorithm = "sha256"
+    scheduling_policy: SchedulingPolicy = "fcfs"
+    attention_backend: AttentionBackend = "auto"
+    load_format: LoadFormat = "auto"
+    seed: int = 0
+    parts: Parts | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, str) or not self.model:
+            raise ConfigError(f"model must be a name or a path, not {self.model!r}")
+        _one_of("dtype", self.dtype, get_args(DType))
+        _one_of("load_format", self.load_format, get_args(LoadFormat))
+        _one_of("scheduling_policy", self.scheduling_policy, get_args(SchedulingPolicy))
+        _one_of("attention_backend", self.attention_backend, get_args(AttentionBackend))
+        _one_of("prefix_caching_hash_algo", self.prefix_caching_hash_algo, get_args(HashAlgorithm))
+        for name in ("block_size", "max_num_seqs", "max_num_batched_tokens"):
+            _at_least(name, getattr(self, name), 1)
+        if self.num_blocks is not None:
+            _at_least("num_blocks", self.num_blocks, 1)
+            if self.num_blocks == 1:
+                raise ConfigError(
+                    "num_blocks=1 leaves no block to use: block 0 is the null block, which holds no "
+                    "tokens. Ask for at least 2."
+                )
+        if self.kv_cache_memory_bytes is not None:
+            _at_least("kv_cache_memory_bytes", self.kv_cache_memory_bytes, 1)
+        if isinstance(self.max_model_len, str):
+            _one_of("max_model_len", self.max_model_len, ("auto",))
+        elif self.max_model_len is not None and self.max_model_len != -1:
+            _at_least("max_model_len", self.max_model_len, 1)
+        _int("seed", self.seed)
+        share = self.gpu_memory_utilization
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise ConfigError(f"gpu_memory_utilization must be above 0 and at most 1, not {share!r}")
+
+
+def _int(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"{name} must be an integer, not {value!r}")
+    return value
+
+
+def _at_least(name: str, value: object, minimum: int) -> None:
+    if _int(name, value) < minimum:
+        raise ConfigError(f"{name} must be at least {minimum}, not {value}")
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name} must be one of {', '.join(allowed)}; not {value!r}")

@@ -1,0 +1,102 @@
+"""Address translation: from a token's position in its sequence to its slot in the KV cache.
+
+A block table is to a sequence what a page table is to a process: entry i names the physical block
+that holds the sequence's i-th logical block. There is one table for each sequence, and it is a
+plain array (paper, section 4.2 and Fig. 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+BlockIds = npt.NDArray[np.int32]
+Slots = npt.NDArray[np.int64]
+
+
+def translate(position: int, block_size: int) -> tuple[int, int]:
+    """Split a token's position into its logical block and its offset in that block.
+
+    >>> translate(35, block_size=16)
+    (2, 3)
+    """
+    return position // block_size, position % block_size
+
+
+class SlotMapping(Protocol):
+    """The seam of `slot_mapping`: any function of this shape can take its place in the engine."""
+
+    def __call__(self, block_ids: BlockIds, start: int, end: int, block_size: int) -> Slots: ...
+
+
+def slot_mapping(block_ids: BlockIds, start: int, end: int, block_size: int) -> Slots:
+    """The slots of the tokens at positions `start` to `end - 1` of one sequence.
+
+    A slot is a token's place in the whole cache: `block_id * block_size + offset`.
+
+    Args:
+        block_ids: the sequence's block table, int32 `[num_blocks]`; covers position `end - 1`.
+        start: first position.
+        end: one past the last position.
+        block_size: tokens per block.
+
+    Returns:
+        int64 `[end - start]`.
+
+    >>> slot_mapping(np.array([7, 1, 3], dtype=np.int32), 2, 6, block_size=4).tolist()
+    [30, 31, 4, 5]
+    """
+    if end - start == 1:  # a decode step: plain integers are quicker than arrays of one
+        block, offset = translate(start, block_size)
+        return np.array([int(block_ids[block]) * block_size + offset], dtype=np.int64)
+    positions = np.arange(start, end, dtype=np.int64)  # [end - start]
+    blocks, offsets = np.divmod(positions, block_size)
+    return block_ids[blocks].astype(np.int64) * block_size + offsets
+
+
+class BlockTable:
+    """The physical blocks of one sequence, in the order of its logical blocks.
+
+    A growing int32 array: appending is amortised O(1), and `ids` is a view, so that a step copies
+    a table with one `memcpy` and never walks it.
+    """
+
+    def __init__(self) -> None:
+        self._ids: BlockIds = np.zeros(8, dtype=np.int32)  # [capacity]
+        self._length = 0
+
+    @property
+    def ids(self) -> BlockIds:
+        """The block ids, int32 `[len(self)]`: a view, valid until the next change."""
+        return self._ids[: self._length]
+
+    def append(self, block_id: int) -> None:
+        if self._length == len(self._ids):
+            self._ids = np.concatenate([self._ids, np.zeros_like(self._ids)])
+        self._ids[self._length] = block_id
+        self._length += 1
+
+    def extend(self, block_ids: Iterable[int]) -> None:
+        for block_id in block_ids:
+            self.append(block_id)
+
+    def clear(self) -> None:
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> int:
+        return int(self.ids[index])
+
+    def __setitem__(self, index: int, block_id: int) -> None:
+        self.ids[index] = block_id
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.ids.tolist())
+
+    def __repr__(self) -> str:
+        return f"BlockTable({self.ids.tolist()})"

@@ -1,0 +1,78 @@
+"""KVCache: the tensors behind the blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class BlockCopy:
+    """One copy-on-write: the contents of block `source` go to block `target`, in all layers."""
+
+    source: int
+    target: int
+
+
+class WriteKV(Protocol):
+    """The seam of `write_kv`."""
+
+    def __call__(self, kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor) -> None: ...
+
+
+def write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor) -> None:
+    """Store the keys and values of a step's tokens in their slots.
+
+    Args:
+        kv_layer: one layer's cache, `[2, num_blocks, block_size, num_kv_heads, head_dim]`.
+        key: `[T, num_kv_heads, head_dim]`.
+        value: as `key`.
+        slot_mapping: int64 `[T]`, `block_id * block_size + offset`, no slot twice.
+    """
+    keys, values = kv_layer.flatten(1, 2).unbind(0)  # each [num_slots, num_kv_heads, head_dim]
+    keys.index_copy_(0, slot_mapping, key)
+    values.index_copy_(0, slot_mapping, value)
+
+
+class KVCache:
+    """The keys and values of every block in every layer.
+
+    One tensor `[num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]`, so that a block
+    is copied in all layers by one operation. `layers[i]` is a view of layer i.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_layers: int,
+        num_blocks: int,
+        block_size: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        # Zeros, not garbage: the null block is read as padding and must stay finite.
+        self.data = torch.zeros(
+            (num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim), dtype=dtype, device=device
+        )
+        self.layers = list(self.data.unbind(0))
+        self.block_size = block_size
+
+    @property
+    def num_bytes(self) -> int:
+        return self.data.numel() * self.data.element_size()
+
+    def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
+        """Do a step's copies, all layers and all pairs in one go.
+
+        All sources are read before any target is written, so that the order does not matter.
+        """
+        if copies:
+            sources = torch.tensor([c.source for c in copies], device=self.data.device)  # [C]
+            targets = torch.tensor([c.target for c in copies], device=self.data.device)  # [C]
+            self.data.index_copy_(2, targets, self.data.index_select(2, sources))

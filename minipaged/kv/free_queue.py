@@ -1,0 +1,80 @@
+"""The free blocks, as a doubly linked list: O(1) at both ends and in the middle.
+
+The middle matters: a prefix hit may take any free block out of the queue. As in vLLM
+(`v1/core/kv_cache_utils.py`, `FreeKVCacheBlockQueue`), except that a block here is just a number,
+so that the links are two arrays and a pool of a million blocks is not a million objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+ABSENT = -1
+
+
+class FreeBlockQueue:
+    """A queue of block ids between 0 and `num_blocks - 1`, each in it at most once.
+
+    The next block to be handed out is at the front.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        # Index `num_blocks` is the sentinel: before the first block and after the last one.
+        self._end = num_blocks
+        self._next = [ABSENT] * num_blocks + [num_blocks]
+        self._prev = [ABSENT] * num_blocks + [num_blocks]
+        self._length = 0
+
+    def pop_front(self) -> int:
+        """Take the first block.
+
+        Raises:
+            IndexError: the queue is empty.
+        """
+        block_id = self._next[self._end]
+        if block_id == self._end:
+            raise IndexError("no free block")
+        self.remove(block_id)
+        return block_id
+
+    def remove(self, block_id: int) -> None:
+        """Take a block out, wherever it is.
+
+        Raises:
+            KeyError: the block is not in the queue.
+        """
+        if block_id not in self:
+            raise KeyError(f"block {block_id} is not in the free queue")
+        before, after = self._prev[block_id], self._next[block_id]
+        self._next[before] = after
+        self._prev[after] = before
+        self._next[block_id] = self._prev[block_id] = ABSENT
+        self._length -= 1
+
+    def push_back(self, block_id: int) -> None:
+        """Add a block at the end: it is reused last."""
+        self._insert_before(self._end, block_id)
+
+    def push_front(self, block_id: int) -> None:
+        """Add a block at the front: it is reused next."""
+        self._insert_before(self._next[self._end], block_id)
+
+    def _insert_before(self, after: int, block_id: int) -> None:
+        if block_id in self:
+            raise KeyError(f"block {block_id} is in the free queue already")
+        before = self._prev[after]
+        self._next[before] = self._prev[after] = block_id
+        self._prev[block_id], self._next[block_id] = before, after
+        self._length += 1
+
+    def __contains__(self, block_id: int) -> bool:
+        return 0 <= block_id < self._end and self._next[block_id] != ABSENT
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[int]:
+        block_id = self._next[self._end]
+        while block_id != self._end:
+            yield block_id
+            block_id = self._next[block_id]

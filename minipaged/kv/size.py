@@ -1,0 +1,156 @@
+"""The arithmetic of KV memory: bytes per token, blocks that fit, the longest request that fits.
+
+Pure Python, no torch: sizes must be answerable before anything heavy is imported.
+
+`num_blocks` counts the null block everywhere, as vLLM's `num_gpu_blocks` does. Block 0 holds no
+tokens, so a pool of N blocks serves requests with N − 1.
+
+Sources: PagedAttention paper, sections 1 and 3; vLLM, `v1/core/kv_cache_utils.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from minipaged.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class KVShape:
+    """What decides how many bytes one token's keys and values take.
+
+    Attributes:
+        num_layers: decoder layers; each keeps keys and values of its own.
+        num_kv_heads: key/value heads per layer (fewer than query heads under GQA, one under MQA).
+        head_dim: numbers in one head's key, and in its value.
+        dtype_bytes: bytes per number: 2 for float16 and bfloat16, 4 for float32.
+
+    Raises:
+        ConfigError: a field that is not a positive integer.
+
+    >>> KVShape(num_layers=40, num_kv_heads=40, head_dim=128, dtype_bytes=2).bytes_per_token
+    819200
+    """
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    dtype_bytes: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            _at_least(field.name, getattr(self, field.name), 1)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """2 (K and V) × layers × KV heads × head dimension × bytes per number."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype_bytes
+
+
+def bytes_per_block(shape: KVShape, block_size: int) -> int:
+    """Bytes of one block: `block_size` tokens, in all layers."""
+    _at_least("block_size", block_size, 1)
+    return shape.bytes_per_token * block_size
+
+
+def num_blocks_that_fit(memory_bytes: int, shape: KVShape, block_size: int) -> int:
+    """Whole blocks, the null block among them, that `memory_bytes` holds.
+
+    No memory, or less than none (when weights and activations took more than there was), is 0
+    blocks; `resolve_max_model_len` refuses such a pool.
+    """
+    return max(0, memory_bytes) // bytes_per_block(shape, block_size)
+
+
+def blocks_needed(num_tokens: int, block_size: int) -> int:
+    """Blocks that `num_tokens` tokens of one sequence take: ceil(num_tokens / block_size).
+
+    >>> [blocks_needed(n, block_size=16) for n in (0, 1, 16, 17)]
+    [0, 1, 1, 2]
+    """
+    if num_tokens < 0 or block_size < 1:
+        raise ConfigError(f"{num_tokens} tokens in blocks of {block_size}: there is no such number of blocks")
+    return -(-num_tokens // block_size)
+
+
+def max_model_len_that_fits(num_blocks: int, block_size: int) -> int:
+    """The longest request, prompt plus output in tokens, that has the pool to itself."""
+    _at_least("block_size", block_size, 1)
+    return max(0, num_blocks - 1) * block_size
+
+
+def max_concurrency(num_blocks: int, block_size: int, max_model_len: int) -> float:
+    """How many requests of `max_model_len` tokens the pool holds, as a fraction.
+
+    Pool blocks over the blocks that one such request needs. The null block counts, as in vLLM's
+    log line, so that the two programs report the same number.
+    """
+    _at_least("max_model_len", max_model_len, 1)
+    return num_blocks / blocks_needed(max_model_len, block_size)
+
+
+def log_line(num_blocks: int, block_size: int, max_model_len: int, device: str = "GPU") -> str:
+    """The line that vLLM logs at start, for `device` "GPU" or "CPU".
+
+    >>> log_line(983, block_size=16, max_model_len=2048)
+    'GPU KV cache size: 15,728 tokens, Maximum concurrency for 2,048 tokens per request: 7.68x'
+    """
+    concurrency = max_concurrency(num_blocks, block_size, max_model_len)
+    return (
+        f"{device} KV cache size: {num_blocks * block_size:,} tokens, "
+        f"Maximum concurrency for {max_model_len:,} tokens per request: {concurrency:.2f}x"
+    )
+
+
+def resolve_max_model_len(
+    requested: int | Literal["auto"] | None, model_max: int, num_blocks: int, block_size: int
+) -> int:
+    """The `max_model_len` that an engine with this pool serves.
+
+    Args:
+        requested: a length in tokens; `None` for the model's own; `"auto"` or `-1` for the longest
+            that fits, up to the model's own.
+        model_max: the longest sequence that the model was trained for, in tokens.
+        num_blocks: blocks in the pool, the null block included.
+        block_size: tokens per block.
+
+    Raises:
+        ConfigError: the length is above the model's, or no request of that length fits.
+    """
+    _at_least("model_max", model_max, 1)
+    fits = max_model_len_that_fits(num_blocks, block_size)
+    if fits == 0:
+        raise ConfigError(
+            f"a pool of {_blocks(num_blocks)} holds no tokens: block 0 is the null block. "
+            "Give the KV cache more memory, or set num_blocks to at least 2."
+        )
+    if requested == "auto" or requested == -1:
+        return min(fits, model_max)
+    if requested is None:
+        wanted, name = model_max, f"the model's max_model_len of {model_max:,} tokens"
+    else:
+        wanted, name = _at_least("max_model_len", requested, 1), f"max_model_len={requested:,}"
+    if wanted > model_max:
+        raise ConfigError(
+            f"{name} is above the {model_max:,} tokens that the model was trained for. "
+            f"Ask for at most {model_max:,}."
+        )
+    if wanted > fits:
+        raise ConfigError(
+            f"{name} needs {_blocks(blocks_needed(wanted, block_size))} of {block_size} tokens, but the "
+            f"pool has {_blocks(num_blocks)}, of which one is the null block. The longest that fits is "
+            f"{num_blocks - 1:,} × {block_size} = {fits:,} tokens: ask for max_model_len={fits}, or 'auto', "
+            "or give the KV cache more memory."
+        )
+    return wanted
+
+
+def _blocks(count: int) -> str:
+    return f"{count:,} block" if count == 1 else f"{count:,} blocks"
+
+
+def _at_least(name: str, value: object, minimum: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise ConfigError(f"{name} must be an integer of at least {minimum}, not {value!r}")
+    return value

@@ -1,0 +1,165 @@
+"""LLM: offline generation. Give it prompts, get texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from minipaged.config import EngineConfig, EngineOptions
+from minipaged.engine import LLMEngine
+from minipaged.errors import ConfigError, PromptError
+from minipaged.model.tokenizer import ChatMessage
+from minipaged.outputs import RequestOutput
+from minipaged.prompts import Prompt, TokensPrompt, parse_prompts
+from minipaged.sampling.params import SamplingParams
+
+
+class LLM:
+    """A model, ready to generate.
+
+    >>> llm = LLM("tiny", block_size=16)
+    >>> outputs = llm.generate(["Once upon a time"], SamplingParams(temperature=0, max_tokens=32))
+
+    Args:
+        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id.
+        options: every other field of `EngineConfig`, by name.
+
+    Attributes:
+        engine: the `LLMEngine` that does the work.
+
+    Raises:
+        ConfigError: an unknown or invalid option.
+        ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
+    """
+
+    def __init__(self, model: str = "tiny", **options: Unpack[EngineOptions]) -> None:
+        unknown = sorted(set(options) - set(EngineOptions.__annotations__))
+        if unknown:
+            raise ConfigError(
+                f"no such option: {', '.join(unknown)}; there are {', '.join(EngineOptions.__annotations__)}"
+            )
+        self.engine = LLMEngine(EngineConfig(model=model, **options))
+        self._num_generated = 0
+        self._console = Console(stderr=True)
+        if self._console.is_terminal or self._console.is_jupyter:
+            self._console.print(str(self.engine.memory_plan), style="dim", highlight=False)
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = True,
+    ) -> list[RequestOutput]:
+        """Generate for one prompt or several, batched as the engine sees fit.
+
+        Args:
+            prompts: a string, token ids, a dict (see `minipaged.prompts`), or a list of these.
+            sampling_params: one for all prompts, or one for each; `SamplingParams()` if not given.
+            use_tqdm: show a progress bar, if this is a terminal or a notebook. (vLLM's name.)
+
+        Returns:
+            One output for each prompt, in their order.
+
+        Raises:
+            PromptError, RequestTooLargeError, SamplingParamsError: one of the requests cannot be
+                served; the message says which. Nothing was run then.
+        """
+        parsed = parse_prompts(prompts)
+        params = self._params_for(parsed, sampling_params)
+        for number, (prompt, one) in enumerate(zip(parsed, params, strict=True)):
+            try:
+                self.engine.check_request(prompt, one)
+            except ValueError as error:
+                if len(parsed) > 1:
+                    error.args = (f"prompt {number}: {error}",)
+                raise
+        return self._run(parsed, params, use_tqdm)
+
+    def chat(
+        self,
+        messages: Sequence[ChatMessage] | Sequence[Sequence[ChatMessage]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = True,
+    ) -> list[RequestOutput]:
+        """Answer one conversation, or several.
+
+        Args:
+            messages: `{"role": ..., "content": ...}` dicts, or a list of such lists.
+            sampling_params: as for `generate`.
+            use_tqdm: as for `generate`.
+
+        Raises:
+            PromptError: no messages, or the model has no tokenizer or no chat template.
+        """
+        if not messages:
+            raise PromptError("chat needs at least one message")
+        tokenizer = self.engine.model.tokenizer
+        if tokenizer is None:
+            raise PromptError("chat needs text, and this model came without a tokenizer")
+        conversations = [messages] if isinstance(messages[0], dict) else messages
+        prompts: list[Prompt] = [
+            TokensPrompt(prompt_token_ids=tokenizer.apply_chat_template(conversation))  # pyright: ignore[reportArgumentType]
+            for conversation in conversations
+        ]
+        return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
+
+    def _params_for(
+        self, prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
+    ) -> list[SamplingParams]:
+        if params is None or isinstance(params, SamplingParams):
+            return [params or SamplingParams()] * len(prompts)
+        if len(params) != len(prompts):
+            raise PromptError(
+                f"{len(prompts)} prompts, but {len(params)} sampling_params: one for all, or one for each"
+            )
+        return list(params)
+
+    def _run(
+        self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], show_progress: bool
+    ) -> list[RequestOutput]:
+        ids: list[str] = []
+        finished: dict[str, RequestOutput] = {}
+        with self._progress(show_progress) as progress:
+            task = progress.add_task("Generating", total=len(prompts), rate="")
+            num_tokens = 0
+            try:
+                for prompt, one in zip(prompts, params, strict=True):
+                    request_id = f"generate-{self._num_generated}"
+                    self._num_generated += 1
+                    self.engine.add_request(request_id, prompt, one)
+                    ids.append(request_id)
+                own = set(ids)
+                while len(finished) < len(ids):
+                    for builder in self.engine.advance():
+                        request = builder.request
+                        if request.is_finished and request.request_id in own:
+                            output = builder.build()
+                            finished[output.request_id] = output
+                            num_tokens += sum(len(sample.token_ids) for sample in output.outputs)
+                    elapsed = progress.tasks[0].elapsed or 0.0
+                    rate = f"{num_tokens / elapsed:,.0f} tokens/s" if elapsed > 0.5 else ""
+                    progress.update(task, completed=len(finished), rate=rate)
+            except BaseException:
+                # Also after Ctrl-C: leave nothing behind that the next call would run into.
+                for request_id in ids:
+                    self.engine.abort_request(request_id)
+                raise
+        return [finished[request_id] for request_id in ids]
+
+    def _progress(self, show: bool) -> Progress:
+        visible = show and (self._console.is_terminal or self._console.is_jupyter)
+        return Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[rate]}"),
+            console=self._console,
+            disable=not visible,
+            transient=True,
+        )

@@ -1,0 +1,125 @@
+"""MemoryPlan: what an engine settles at start: device, dtype, blocks in the pool, longest request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psutil
+import torch
+
+from minipaged.config import DType, EngineConfig
+from minipaged.errors import ConfigError
+from minipaged.kv.size import (
+    KVShape,
+    blocks_needed,
+    bytes_per_block,
+    log_line,
+    num_blocks_that_fit,
+    resolve_max_model_len,
+)
+from minipaged.model.config import ModelConfig
+
+CPU_MEMORY_SHARE = 0.25
+"""Without another instruction, the KV cache of a CPU engine gets this share of the memory that is
+free after the weights were loaded; less if all running sequences at full length need less."""
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """How an engine uses its memory.
+
+    Attributes:
+        num_blocks: blocks in the pool, the null block included.
+        block_size: tokens per block.
+        max_model_len: longest prompt plus output of one request.
+        bytes_per_block: bytes of one block, in all layers.
+        device_name: `"CPU"` or `"GPU"`, for the log line.
+    """
+
+    num_blocks: int
+    block_size: int
+    max_model_len: int
+    bytes_per_block: int
+    device_name: str
+
+    @property
+    def kv_cache_bytes(self) -> int:
+        return self.num_blocks * self.bytes_per_block
+
+    def __str__(self) -> str:
+        """The one line that the engine logs at start."""
+        return log_line(self.num_blocks, self.block_size, self.max_model_len, self.device_name)
+
+
+def resolve_device(device: str) -> torch.device:
+    """`"auto"` is cuda, then mps, then cpu; anything else is a torch device string.
+
+    Raises:
+        ConfigError: no such device, or not on this machine.
+    """
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ConfigError(
+            f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', not {device!r}"
+        ) from None
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not present.get(resolved.type, False):
+        raise ConfigError(f"device {device!r} is not on this machine; use 'auto' or 'cpu'")
+    return resolved
+
+
+def resolve_dtype(dtype: DType, device: torch.device) -> torch.dtype:
+    """`"auto"` is bfloat16 on cuda, and float32 elsewhere: exact, and fast enough to learn on."""
+    if dtype == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return _DTYPES[dtype]
+
+
+def plan_memory(
+    config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device
+) -> MemoryPlan:
+    """Decide how many blocks there are, and how long a request may be. The weights are loaded.
+
+    Raises:
+        ConfigError: the pool cannot hold one request of `max_model_len`; the message has the
+            longest that fits.
+    """
+    shape = KVShape(model.num_layers, model.num_kv_heads, model.head_dim, dtype.itemsize)
+    size = bytes_per_block(shape, config.block_size)
+    num_blocks = config.num_blocks
+    if num_blocks is None and config.kv_cache_memory_bytes is not None:
+        num_blocks = num_blocks_that_fit(config.kv_cache_memory_bytes, shape, config.block_size)
+    if num_blocks is None:
+        fitting = num_blocks_that_fit(_free_bytes(config, device), shape, config.block_size)
+        num_blocks = min(fitting, _most_useful_blocks(config, model))
+    return MemoryPlan(
+        num_blocks=num_blocks,
+        block_size=config.block_size,
+        max_model_len=resolve_max_model_len(
+            config.max_model_len, model.max_position_embeddings, num_blocks, config.block_size
+        ),
+        bytes_per_block=size,
+        device_name="GPU" if device.type == "cuda" else "CPU",
+    )
+
+
+def _free_bytes(config: EngineConfig, device: torch.device) -> int:
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        return max(0, int(total * config.gpu_memory_utilization) - (total - free))
+    return int(psutil.virtual_memory().available * CPU_MEMORY_SHARE)
+
+
+def _most_useful_blocks(config: EngineConfig, model: ModelConfig) -> int:
+    """Blocks for `max_num_seqs` sequences of the greatest length, and the null block."""
+    longest = model.max_position_embeddings
+    if isinstance(config.max_model_len, int) and config.max_model_len > 0:
+        longest = min(longest, config.max_model_len)
+    return 1 + config.max_num_seqs * blocks_needed(longest, config.block_size)

@@ -1,0 +1,1 @@
+"""The language model: its shape, its arithmetic, its weights and its tokenizer."""

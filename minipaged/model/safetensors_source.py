@@ -1,0 +1,104 @@
+"""Weights from safetensors files: one `model.safetensors`, or shards with an index.
+
+A safetensors file is a JSON header and raw numbers; reading one runs no code, unlike unpickling a
+`.bin` or `.pt` file, which is why those are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from minipaged.errors import WeightsError
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that hold a folder's model, whether or not they all exist.
+
+    Raises:
+        WeightsError: no safetensors in the folder, or an unreadable index.
+    """
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    if not (folder / INDEX).is_file():
+        raise WeightsError(_nothing_to_load(folder))
+    try:
+        weight_map = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"]
+        names = sorted(set(weight_map.values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise WeightsError(f"{folder / INDEX} is not a readable index of shards: {error!r}") from error
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name:
+            raise WeightsError(f"{folder / INDEX} names {name!r}, which is not a file beside it.")
+    return [folder / name for name in names]
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether all files of a folder's model are there."""
+    try:
+        return all(path.is_file() for path in weight_files(folder))
+    except WeightsError:
+        return False
+
+
+def _nothing_to_load(folder: Path) -> str:
+    pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
+    if pickles:
+        return (
+            f"{folder} holds weights only as {', '.join(pickles)}. Reading such a file can run any code that "
+            f"is hidden in it, so it is refused. Convert the model to safetensors."
+        )
+    others = sorted(path.name for path in folder.glob("*.safetensors"))
+    found = f" (only {', '.join(others)})" if others else ""
+    return f"{folder} holds neither {SINGLE} nor {INDEX}{found}."
+
+
+class SafetensorsSource:
+    """The tensors of a model folder. See `TensorSource`.
+
+    Raises:
+        WeightsError: missing or corrupt files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.description = str(folder)
+        self._file_of: dict[str, Path] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        for path in weight_files(folder):
+            if not path.is_file():
+                raise WeightsError(f"{path.name}, named by {folder / INDEX}, is missing.")
+            try:
+                # The header alone is read here; the file itself is mapped, not loaded.
+                with safe_open(path, framework="pt") as tensors:
+                    for name in tensors.keys():  # noqa: SIM118 (not a dict)
+                        self._file_of[name] = path
+                        self._shapes[name] = tuple(tensors.get_slice(name).get_shape())
+            except (SafetensorError, OSError) as error:
+                raise WeightsError(f"{path} is not a readable safetensors file: {error}") from error
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every tensor, shard by shard."""
+        return self._shapes
+
+    def read_into(self, name: str, slot: Tensor) -> None:
+        """Copies a tensor into `slot`.
+
+        Raises:
+            WeightsError: a tensor of integers: quantised weights, in a format that is not known.
+        """
+        # Mapping the file again for each tensor costs microseconds, and gives the memory back.
+        with safe_open(self._file_of[name], framework="pt") as tensors:
+            tensor: Tensor = tensors.get_tensor(name)
+            if not tensor.dtype.is_floating_point or tensor.dtype.itemsize < 2:
+                raise WeightsError(
+                    f"{name} in {self.description} is {tensor.dtype}. Quantised safetensors are not "
+                    "supported; float32, float16 and bfloat16 are."
+                )
+            slot.copy_(tensor)

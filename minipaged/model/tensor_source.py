@@ -1,0 +1,81 @@
+"""Filling a decoder's weight slots from a file, one tensor at a time.
+
+A source says which tensors it has and of which shapes before any is read, so a file that does not
+fit the model is refused at once. Each tensor is then copied straight into the memory that the
+decoder computes with: beside the model, one tensor at most is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from rich.progress import track
+from torch import Tensor
+
+from minipaged.errors import WeightsError
+
+_SHOWN = 8
+
+
+class TensorSource(Protocol):
+    """A set of named tensors that can be read one by one."""
+
+    @property
+    def description(self) -> str:
+        """What it is, for error messages: a path."""
+        ...
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shape of every tensor, by Hugging Face name, in the order in which reading is cheap."""
+        ...
+
+    def read_into(self, name: str, slot: Tensor) -> None:
+        """Copies a tensor into `slot`, which has its shape, converting to its dtype."""
+        ...
+
+
+def fill_slots(slots: Mapping[str, Tensor], source: TensorSource, *, tied: bool, progress: bool) -> None:
+    """Copies every tensor of a source into its slot.
+
+    Args:
+        slots: from `Decoder.weight_slots()`.
+        tied: whether the embedding serves as output projection too. Its copy under the name
+            `lm_head.weight`, which some files hold, is then passed over.
+        progress: show a progress bar.
+
+    Raises:
+        WeightsError: missing, superfluous, misshapen or unreadable tensors, by name.
+    """
+    shapes = {name: shape for name, shape in source.shapes().items() if not _ignorable(name, tied)}
+    problems = [
+        *_listing("missing", slots.keys() - shapes.keys()),
+        *_listing("not part of this model", shapes.keys() - slots.keys()),
+        *_listing(
+            "of the wrong shape",
+            (
+                f"{name} {list(shape)}, not {list(slots[name].shape)}"
+                for name, shape in shapes.items()
+                if name in slots and tuple(slots[name].shape) != shape
+            ),
+        ),
+    ]
+    if problems:
+        raise WeightsError(
+            f"The tensors in {source.description} do not fit its configuration: {'; '.join(problems)}."
+        )
+    for name in track(shapes, description="Loading weights", disable=not progress, transient=True):
+        source.read_into(name, slots[name])
+
+
+def _ignorable(name: str, tied: bool) -> bool:
+    # Old checkpoints stored RoPE's frequencies, which follow from the configuration.
+    return name.endswith("rotary_emb.inv_freq") or (tied and name == "lm_head.weight")
+
+
+def _listing(what: str, names: Iterable[str]) -> list[str]:
+    found = sorted(names)
+    if not found:
+        return []
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return [f"{what}: {', '.join(found[:_SHOWN])}{more}"]

@@ -1,0 +1,138 @@
+"""Text to token ids and back: a thin, checked cover over a Hugging Face fast tokenizer.
+
+It raises our errors for texts that cannot be encoded, and hides the parts of the Hugging Face
+interface (padding, truncation, batches, tensors) that an engine has no use for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, TypedDict
+
+from minipaged.errors import PromptError, UnsupportedModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+class ChatMessage(TypedDict):
+    """One turn of a conversation. `role` is usually `system`, `user` or `assistant`."""
+
+    role: str
+    content: str
+
+
+class Tokenizer:
+    """A model's tokenizer.
+
+    Args:
+        hf: a transformers tokenizer that is backed by the `tokenizers` library.
+
+    Raises:
+        UnsupportedModelError: a tokenizer written in Python alone.
+    """
+
+    def __init__(self, hf: PreTrainedTokenizerFast) -> None:
+        if not getattr(hf, "is_fast", False):
+            raise UnsupportedModelError(
+                f"{type(hf).__name__} is not a fast tokenizer. Supported: tokenizers with a tokenizer.json."
+            )
+        self._hf = hf
+        self._backend = hf.backend_tokenizer
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids, added and special ones included. The model may have a few more."""
+        return len(self._hf)
+
+    @property
+    def eos_token_id(self) -> int | None:
+        """The tokenizer's own end-of-text token. The model's configuration may name more."""
+        token_id = self._hf.eos_token_id
+        return token_id if isinstance(token_id, int) else None
+
+    @property
+    def chat_template(self) -> str | None:
+        """The Jinja template that turns a conversation into a prompt, where there is one."""
+        template = self._hf.chat_template
+        if isinstance(template, Mapping):  # several, by name
+            template = template.get("default")
+        return template or None
+
+    @cached_property
+    def max_token_chars(self) -> int:
+        """At most this many characters of text become one token.
+
+        A text of n characters is therefore at least n / max_token_chars tokens: enough to refuse a
+        huge text without tokenising it. `sys.maxsize` where nothing bounds what a token swallows.
+        """
+        model = self._backend.model
+        fuses_unknown = getattr(model, "fuse_unk", False) and not getattr(model, "byte_fallback", False)
+        added = self._backend.get_added_tokens_decoder().values()
+        if fuses_unknown or any(token.lstrip or token.rstrip for token in added):
+            return sys.maxsize
+        # Byte-level vocabularies spell a token with a character for each byte: never fewer than it has.
+        longest = max((len(token) for token in self._backend.get_vocab(with_added_tokens=True)), default=1)
+        # Canonical composition shrinks a text to a quarter at most (U+1F82 decomposes into four).
+        return longest if self._backend.normalizer is None else 4 * longest
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of a text, with the special tokens that the tokenizer adds by default.
+
+        Raises:
+            PromptError: not a string, or with characters that UTF-8 cannot hold (lone surrogates).
+        """
+        _check_encodable(text)
+        return self._backend.encode(text, add_special_tokens=add_special_tokens).ids
+
+    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The text of some token ids. Bytes that are not UTF-8 become U+FFFD; unknown ids nothing.
+
+        No "clean-up" of spaces around punctuation takes place, so that text only ever grows as
+        tokens are added.
+        """
+        return self._backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
+
+    def apply_chat_template(self, messages: Sequence[ChatMessage]) -> list[int]:
+        """Token ids of a conversation, up to where the assistant's next turn begins.
+
+        Raises:
+            PromptError: no messages; one without a role or a text; a tokenizer without a chat
+                template; or a conversation that the template refuses.
+        """
+        from jinja2 import TemplateError
+
+        if self.chat_template is None:
+            raise PromptError(
+                "This model's tokenizer has no chat template. Use a model that was tuned for chat, or give "
+                "generate() a prompt."
+            )
+        if not messages:
+            raise PromptError("A conversation needs at least one message.")
+        plain: list[dict[str, str]] = []
+        for i, message in enumerate(messages):
+            if not isinstance(message, Mapping) or not {"role", "content"} <= message.keys():
+                raise PromptError(f"Message {i} must have a 'role' and a 'content'; got {message!r}.")
+            _check_encodable(message["content"])
+            plain.append({"role": message["role"], "content": message["content"]})
+        try:
+            text = self._hf.apply_chat_template(plain, tokenize=False, add_generation_prompt=True)
+        except TemplateError as error:
+            raise PromptError(f"The chat template refuses this conversation: {error}") from error
+        assert isinstance(text, str)
+        # The template writes the special tokens itself.
+        return self.encode(text, add_special_tokens=False)
+
+
+def _check_encodable(text: object) -> None:
+    if not isinstance(text, str):
+        raise PromptError(f"A text must be a str, not {type(text).__name__}.")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise PromptError(
+            f"The text cannot be encoded: character {error.start} is {text[error.start]!r}, a lone "
+            "surrogate. Decode the input with errors='replace' first."
+        ) from error

@@ -1,0 +1,63 @@
+"""What the engine gives back. Names and fields follow vLLM's `outputs.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minipaged.request import FinishReason, RequestMetrics
+from minipaged.sampling.logprobs import Logprob
+
+PositionLogprobs = dict[int, Logprob]
+"""For one position: the chosen token and the most likely ones, by token id."""
+
+
+@dataclass(frozen=True)
+class CompletionOutput:
+    """One sample of a request, as far as it has come.
+
+    Attributes:
+        index: the sample's number, from 0.
+        text: the output as text; empty for a model without a tokenizer.
+        token_ids: the output's tokens, including those of a stop string or an end-of-sequence.
+        finish_reason: `"stop"`, `"length"` or `"abort"`; `None` while it runs.
+        stop_reason: the stop string or the stop token id that ended it; `None` for end of
+            sequence. After an error in this request: what went wrong.
+        cumulative_logprob: sum of the chosen tokens' log-probabilities, if `logprobs` was asked for.
+        logprobs: for each output token, if asked for.
+    """
+
+    index: int
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
+    cumulative_logprob: float | None = None
+    logprobs: list[PositionLogprobs] | None = None
+
+
+@dataclass(frozen=True)
+class RequestOutput:
+    """A request's samples, as far as they have come.
+
+    Attributes:
+        request_id: the caller's name for it.
+        prompt: the prompt's text, if it was given as text.
+        prompt_token_ids: the prompt's tokens.
+        outputs: one for each sample.
+        finished: whether all samples have ended.
+        num_cached_tokens: prompt tokens that were found in the prefix cache.
+        num_preemptions: how often the request lost its blocks and was computed again.
+        prompt_logprobs: for each prompt token, if asked for; the first is `None`, since nothing
+            comes before it.
+        metrics: when it arrived, gave its first token, and finished.
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+    finished: bool
+    num_cached_tokens: int
+    num_preemptions: int
+    prompt_logprobs: list[PositionLogprobs | None] | None
+    metrics: RequestMetrics

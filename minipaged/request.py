@@ -1,0 +1,132 @@
+"""Request and Sequence: what the scheduler knows of the work it was given.
+
+A `Request` is what a user asked for. It owns one `Sequence` for each sample (`n`): one line of
+tokens with its own block table. The sequences of a request share their prompt's blocks, are
+admitted together and preempted together (the paper calls them a sequence group, section 4.5).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Literal
+
+from minipaged.kv.block_table import BlockTable
+from minipaged.sampling.params import SamplingParams
+
+FinishReason = Literal["stop", "length", "abort"]
+
+
+class RequestStatus(enum.Enum):
+    """Where a request is in its life."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+    """Waiting again, after its blocks were taken away."""
+    FINISHED = "finished"
+
+
+class Sequence:
+    """One sample of a request: its tokens, and how far the model has computed them.
+
+    There is no prefill and no decode phase. A sequence has `num_tokens` and
+    `num_computed_tokens`; a step computes some of the difference, and where it reaches the end,
+    the next token is sampled.
+
+    Attributes:
+        index: the sample's number within its request, from 0.
+        token_ids: prompt and output.
+        num_prompt_tokens: how many of them are the prompt.
+        num_computed_tokens: how many have their keys and values in the cache.
+        block_table: the physical blocks.
+        block_hashes: the hash of each full block of `token_ids`, as far as it was needed.
+        prefix_ids: for each leading block that is in the prefix cache, its verified prefix.
+        finish_reason: why it ended, or `None` while it has not.
+    """
+
+    def __init__(self, prompt_token_ids: list[int], index: int = 0) -> None:
+        self.index = index
+        self.token_ids = list(prompt_token_ids)
+        self.num_prompt_tokens = len(prompt_token_ids)
+        self.num_computed_tokens = 0
+        self.block_table = BlockTable()
+        self.block_hashes: list[bytes] = []
+        self.prefix_ids: list[int] = []
+        self.finish_reason: FinishReason | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def is_finished(self) -> bool:
+        return self.finish_reason is not None
+
+    def __repr__(self) -> str:
+        return (
+            f"Sequence(index={self.index}, num_tokens={self.num_tokens}, "
+            f"num_computed_tokens={self.num_computed_tokens}, block_table={list(self.block_table)})"
+        )
+
+
+@dataclass(frozen=True)
+class RequestMetrics:
+    """When things happened to a request, in seconds of `time.monotonic()`."""
+
+    arrival_time: float
+    first_token_time: float | None = None
+    finished_time: float | None = None
+
+
+@dataclass(eq=False)
+class Request:
+    """A user's request on its way through the engine.
+
+    Attributes:
+        request_id: the caller's name for it, unique among unfinished requests.
+        prompt_token_ids: the prompt.
+        params: how to sample; `max_tokens` is resolved to a number here.
+        max_tokens: most output tokens for each sequence.
+        sampling_seed: the params' seed, or one that the engine drew.
+        arrival: the number of its arrival, from 0: the tie-breaker of every order.
+        priority: smaller is more urgent; read under `scheduling_policy="priority"`.
+        cache_salt: only requests with the same salt share cached blocks.
+        sequences: one to begin with; `params.n` once the prompt has been computed.
+    """
+
+    request_id: str
+    prompt_token_ids: list[int]
+    params: SamplingParams
+    max_tokens: int
+    sampling_seed: int
+    arrival: int
+    priority: int = 0
+    cache_salt: str | None = None
+    prompt: str | None = None
+    status: RequestStatus = RequestStatus.WAITING
+    num_preemptions: int = 0
+    num_cached_tokens: int | None = None
+    """Prompt tokens found in the prefix cache at its first admission."""
+    sequences: list[Sequence] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.sequences:
+            self.sequences = [Sequence(self.prompt_token_ids)]
+
+    @property
+    def unfinished(self) -> list[Sequence]:
+        return [seq for seq in self.sequences if not seq.is_finished]
+
+    @property
+    def is_finished(self) -> bool:
+        return all(seq.is_finished for seq in self.sequences)
+
+    @property
+    def urgency(self) -> tuple[int, int]:
+        """The order under `priority`: the smallest goes first, the largest is preempted first."""
+        return (self.priority, self.arrival)

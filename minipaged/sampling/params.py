@@ -1,0 +1,237 @@
+"""SamplingParams: what one request asks of the sampler, checked when it is made.
+
+Names and defaults follow vLLM's `SamplingParams` (vllm/sampling_params.py). This module does not
+import torch.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import NoReturn
+
+from minipaged.errors import SamplingParamsError
+
+MAX_N = 64
+"""The most samples of one prompt."""
+
+MAX_LOGPROBS = 20
+"""The most alternatives reported for each token: the default of vLLM's engine setting `max_logprobs`."""
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How the tokens of one request are chosen, and when it ends.
+
+    Frozen and hashable: one instance may serve any number of requests. Numbers of numpy are taken
+    and turned into Python's.
+
+    Attributes:
+        n: samples of the prompt, 1 to 64. With `temperature=0` all would be equal, so only 1.
+        temperature: divides the logits. 0 is greedy: the most likely token (after penalties);
+            `top_k`, `top_p`, `min_p` and `seed` then have no effect. Any finite number from 0 up;
+            vLLM refuses more than 2, and raises what lies between 0 and 0.01 to 0.01.
+        top_k: keep the k most likely tokens (and those that tie with the last). 0 or -1: off.
+        top_p: keep the fewest most likely tokens whose probability adds up to this, in (0, 1].
+            1: off.
+        min_p: keep tokens at least this share as likely as the most likely one, in [0, 1]. 0: off.
+        repetition_penalty: above 0. Logits of tokens seen in the prompt or the output are divided by
+            it where positive and multiplied by it where negative. 1: off.
+        presence_penalty: in [-2, 2]; subtracted from the logits of tokens in the output.
+        frequency_penalty: in [-2, 2]; subtracted once for each time the token is in the output.
+        seed: any 64-bit integer, signed or unsigned. The tokens then depend on nothing else in the
+            batch. `None` or -1 (as in vLLM): the engine picks one.
+        max_tokens: the most tokens to generate, 1 or more. `None`: up to the engine's
+            `max_model_len`.
+        min_tokens: no stop token and no stop string counts before this many tokens; 0 to
+            `max_tokens`.
+        stop: one string or several, none empty, that end the output where they appear in its text.
+            Kept as a tuple; see `stop_strings`.
+        stop_token_ids: token ids that end the output, beside the model's own. Kept as a tuple
+            without duplicates; see `stop_ids`.
+        include_stop_str_in_output: leave the stop string at the end of the text.
+        ignore_eos: go on after the model's end-of-sequence token.
+        logprobs: report the log-probability of each token and of this many of the most likely ones,
+            0 to 20. `None`: report nothing. vLLM's -1, the whole vocabulary, is refused here as it
+            is by a vLLM engine with default settings.
+        prompt_logprobs: the same for the tokens of the prompt.
+
+    Raises:
+        SamplingParamsError: a value of the wrong type or out of range, or two that contradict each
+            other. The message names the field, the value and what is possible.
+    """
+
+    n: int = 1
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    max_tokens: int | None = 16
+    min_tokens: int = 0
+    stop: str | list[str] | tuple[str, ...] | None = None
+    stop_token_ids: list[int] | tuple[int, ...] | None = None
+    include_stop_str_in_output: bool = False
+    ignore_eos: bool = False
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        checked: dict[str, object] = {
+            "n": _integer("n", self.n, 1, MAX_N),
+            "temperature": _number("temperature", self.temperature, "0 (greedy) or more", low=0.0),
+            "top_k": _integer("top_k", self.top_k, -1, None, "0 or -1: off"),
+            "top_p": _number("top_p", self.top_p, "above 0 and at most 1 (1: off)", above=0.0, high=1.0),
+            "min_p": _number("min_p", self.min_p, "from 0 (off) to 1", low=0.0, high=1.0),
+            "repetition_penalty": _number(
+                "repetition_penalty", self.repetition_penalty, "above 0 (1: off)", above=0.0
+            ),
+            "presence_penalty": _number(
+                "presence_penalty", self.presence_penalty, "from -2 to 2", low=-2.0, high=2.0
+            ),
+            "frequency_penalty": _number(
+                "frequency_penalty", self.frequency_penalty, "from -2 to 2", low=-2.0, high=2.0
+            ),
+            "seed": _seed(self.seed),
+            "max_tokens": _optional_integer("max_tokens", self.max_tokens, 1, None),
+            "min_tokens": _integer("min_tokens", self.min_tokens, 0, None),
+            "stop": _stop(self.stop),
+            "stop_token_ids": _stop_token_ids(self.stop_token_ids),
+            "include_stop_str_in_output": _flag(
+                "include_stop_str_in_output", self.include_stop_str_in_output
+            ),
+            "ignore_eos": _flag("ignore_eos", self.ignore_eos),
+            "logprobs": _optional_integer("logprobs", self.logprobs, 0, MAX_LOGPROBS),
+            "prompt_logprobs": _optional_integer("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS),
+        }
+        for field in fields(self):
+            object.__setattr__(self, field.name, checked[field.name])
+        if self.greedy and self.n > 1:
+            _refuse(
+                "n", self.n, "with temperature=0 every sample would be the same: use n=1, or a temperature"
+            )
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            _refuse("min_tokens", self.min_tokens, f"it must be at most max_tokens={self.max_tokens}")
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most likely token is taken, and nothing drawn."""
+        return self.temperature == 0.0
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether the logits depend on the tokens so far."""
+        return self.repetition_penalty != 1.0 or self.has_output_penalties
+
+    @property
+    def has_output_penalties(self) -> bool:
+        """Whether the logits depend on how often a token is in the output."""
+        return self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """`stop` with the type that it has once made."""
+        assert isinstance(self.stop, tuple)
+        return self.stop
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """`stop_token_ids` with the type that it has once made."""
+        assert isinstance(self.stop_token_ids, tuple)
+        return self.stop_token_ids
+
+
+def _refuse(field: str, value: object, possible: str) -> NoReturn:
+    # Python refuses to print an integer of more than 4300 digits; nobody wants to read it either.
+    huge = isinstance(value, int) and value.bit_length() > 128
+    shown = (
+        f"<an integer of {value.bit_length()} bits>"
+        if isinstance(value, int) and huge
+        else reprlib.repr(value)
+    )
+    raise SamplingParamsError(f"{field}={shown} is not possible: {possible}")
+
+
+def _integer(field: str, value: object, low: int, high: int | None, note: str = "") -> int:
+    span = f"from {low} to {high}" if high is not None else f"{low} or more"
+    possible = f"it must be an integer, {span}" + (f" ({note})" if note else "")
+    # bool is an int to Python, but True is no count.
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        _refuse(field, value, possible)
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        _refuse(field, value, possible)
+    return number
+
+
+def _optional_integer(field: str, value: object, low: int, high: int | None) -> int | None:
+    return None if value is None else _integer(field, value, low, high, "or None")
+
+
+def _number(
+    field: str,
+    value: object,
+    span: str,
+    *,
+    low: float = -math.inf,
+    above: float = -math.inf,
+    high: float = math.inf,
+) -> float:
+    possible = f"it must be a finite number, {span}"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        _refuse(field, value, possible)
+    try:
+        number = float(value)
+    except OverflowError:
+        _refuse(field, value, possible)
+    # NaN fails every comparison, so it is asked for by name.
+    if not math.isfinite(number) or number < low or number <= above or number > high:
+        _refuse(field, value, possible)
+    return number
+
+
+def _seed(value: object) -> int | None:
+    if value is None:
+        return None
+    possible = "it must be None or a 64-bit integer, from -2**63 to 2**64 - 1"
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        _refuse("seed", value, possible)
+    seed = int(value)
+    if not -(2**63) <= seed < 2**64:
+        _refuse("seed", value, possible)
+    return None if seed == -1 else seed
+
+
+def _stop(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    possible = "it must be a string, or a list or tuple of strings, none of them empty"
+    strings = (value,) if isinstance(value, str) else value
+    if not isinstance(strings, list | tuple):
+        _refuse("stop", value, possible)
+    checked: list[str] = []
+    for string in strings:
+        if not isinstance(string, str) or not string:
+            _refuse("stop", value, possible)
+        checked.append(string)
+    return tuple(dict.fromkeys(checked))
+
+
+def _stop_token_ids(value: object) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        _refuse("stop_token_ids", value, "it must be a list or tuple of token ids")
+    checked = [_integer(f"stop_token_ids[{i}]", token_id, 0, None) for i, token_id in enumerate(value)]
+    return tuple(dict.fromkeys(checked))
+
+
+def _flag(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        _refuse(field, value, "it must be True or False")
+    return value

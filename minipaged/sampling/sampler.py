@@ -1,0 +1,147 @@
+"""The sampler: one step's logits to one token per row, for rows that all want something else.
+
+The order is vLLM's (vllm/v1/sample/sampler.py): log-probabilities from the raw logits; banned tokens
+and penalties; temperature; min-p; top-k; top-p; the draw. Rows are grouped by what they need, never
+looped over, and no row's token depends on another row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minipaged.sampling.columns import column
+from minipaged.sampling.draw import draw
+from minipaged.sampling.filters import keep_min_p, keep_top_k, keep_top_p, scale_by_temperature
+from minipaged.sampling.logprobs import TokenLogprobs
+from minipaged.sampling.params import SamplingParams
+from minipaged.sampling.penalties import ban_tokens, penalise
+from minipaged.sampling.token_logprobs import gather_logprobs, prompt_logprobs, row_chunks
+
+__all__ = ["NO_TOKEN", "SampledToken", "SamplingRow", "prompt_logprobs", "sample"]
+
+NO_TOKEN = -1
+"""The token id of a row in which nothing could be sampled."""
+
+
+@dataclass(frozen=True)
+class SamplingRow:
+    """One row of logits, and all that decides about its token.
+
+    Attributes:
+        params: the request's parameters.
+        prompt_token_ids, output_token_ids: the tokens so far; looked at only for penalties.
+        uniform: the row's random number in [0, 1), from `uniform(seed, sample_index, position)`;
+            greedy rows ignore it.
+        banned_token_ids: tokens that must not be chosen (the stop tokens, below `min_tokens`).
+    """
+
+    params: SamplingParams
+    prompt_token_ids: Sequence[int]
+    output_token_ids: Sequence[int]
+    uniform: float
+    banned_token_ids: tuple[int, ...] = ()
+
+    @property
+    def argmax_suffices(self) -> bool:
+        """Whether the largest raw logit is the answer."""
+        return self.params.greedy and not self.params.has_penalties and not self.banned_token_ids
+
+
+@dataclass(frozen=True)
+class SampledToken:
+    """One row's result.
+
+    Attributes:
+        token_id: the token; `NO_TOKEN` if there is an error.
+        logprob: if the parameters ask for it, and there is no error.
+        error: why no token could be sampled in this row, or `None`.
+    """
+
+    token_id: int
+    logprob: TokenLogprobs | None = None
+    error: str | None = None
+
+
+@torch.inference_mode()
+def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[SampledToken]:
+    """One token for each row.
+
+    −inf is a fine logit: that token has probability 0. A row that holds NaN or +inf, or that has no
+    finite logit, raw or after penalties and bans, gets an error and leaves the others alone.
+
+    Args:
+        logits: `[R, V]`, float32; not changed.
+        rows: R of them.
+
+    Raises:
+        ValueError: the number of rows differs from that of the logits.
+    """
+    if logits.dim() != 2 or logits.shape[0] != len(rows):
+        raise ValueError(f"{len(rows)} rows need logits [{len(rows)}, vocab], not {list(logits.shape)}")
+    if not rows:
+        return []
+    if logits.device.type == "mps":
+        logits = logits.cpu()  # Apple's GPUs have no float64
+    vocab_size = logits.shape[1]
+
+    # max() passes NaN on, so its value tells whether a row is sound.
+    peak, token_ids = logits.max(dim=-1)  # [R], [R]
+    sound = peak.isfinite()  # [R]
+    choosable = sound.clone()  # [R]
+    for chunk in row_chunks([i for i, row in enumerate(rows) if not row.argmax_suffices], vocab_size):
+        index = column(chunk, torch.int64, logits.device)  # [C]
+        # float() copies nothing that is float32 already; index_select made the copy to work on.
+        chosen, possible = _choose(logits.index_select(0, index).float(), [rows[i] for i in chunk])
+        token_ids.index_copy_(0, index, chosen)
+        choosable.index_copy_(0, index, possible & sound.index_select(0, index))
+
+    wanted = {i: row.params.logprobs for i, row in enumerate(rows) if row.params.logprobs is not None}
+    reported = None
+    if wanted:
+        reported = gather_logprobs(logits, list(wanted), token_ids, max(wanted.values()))
+
+    # All work is queued; this is where the host waits for the device.
+    on_host: list[list[int]] = torch.stack([token_ids, sound.long(), choosable.long()]).tolist()  # [3, R]
+    logprobs: dict[int, TokenLogprobs] = {}
+    if reported is not None:
+        logprobs = dict(zip(wanted, reported.to_host(list(wanted.values())), strict=True))
+    return [
+        SampledToken(token_id, logprobs.get(i)) if can else SampledToken(NO_TOKEN, error=_complaint(raw))
+        for i, (token_id, raw, can) in enumerate(zip(*on_host, strict=True))
+    ]
+
+
+def _choose(logits: Tensor, rows: Sequence[SamplingRow]) -> tuple[Tensor, Tensor]:
+    """Token ids `[R]`, and whether each row had a sound distribution, bool `[R]`. Changes `logits` `[R, V]`."""
+    ban_tokens(logits, [row.banned_token_ids for row in rows])
+    penalise(
+        logits,
+        [row.prompt_token_ids for row in rows],
+        [row.output_token_ids for row in rows],
+        [row.params.repetition_penalty for row in rows],
+        [row.params.presence_penalty for row in rows],
+        [row.params.frequency_penalty for row in rows],
+    )
+    peak, token_ids = logits.max(dim=-1)  # [R], [R]
+    drawn = [i for i, row in enumerate(rows) if not row.params.greedy]
+    if drawn:
+        index = column(drawn, torch.int64, logits.device)  # [D]
+        params = [rows[i].params for i in drawn]
+        kept = scale_by_temperature(logits.index_select(0, index), [p.temperature for p in params])  # [D, V]
+        kept = keep_min_p(kept, [p.min_p for p in params])
+        kept = keep_top_k(kept, [p.top_k for p in params])
+        kept = keep_top_p(kept, [p.top_p for p in params])
+        token_ids.index_copy_(0, index, draw(kept, [rows[i].uniform for i in drawn]))
+    return token_ids, peak.isfinite()
+
+
+def _complaint(raw_logits_sound: int) -> str:
+    if raw_logits_sound:
+        return (
+            "no token can be sampled: penalties and banned tokens leave no finite logit, or an infinite one"
+        )
+    return "no token can be sampled: the model's logits hold NaN or +inf, or are -inf throughout"

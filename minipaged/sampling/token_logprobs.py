@@ -1,0 +1,113 @@
+"""Log-probabilities of chosen tokens and of the likeliest ones, from raw logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minipaged.sampling.columns import column
+from minipaged.sampling.logprobs import TokenLogprobs
+
+ELEMENTS_AT_ONCE = 2**23
+"""Entries of `[rows, vocab]` worked on at once, so that intermediate results stay under about 200 MB."""
+
+
+def row_chunks(rows: Sequence[int], vocab_size: int) -> Iterator[Sequence[int]]:
+    """`rows` in pieces of at most `ELEMENTS_AT_ONCE` logits, one row at least."""
+    size = max(1, ELEMENTS_AT_ONCE // vocab_size)
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+@dataclass(frozen=True)
+class LogprobTensors:
+    """Log-probabilities of R positions, still on the device, where nothing has waited for them yet.
+
+    Attributes:
+        token_ids: int64 `[R]`.
+        logprobs: float32 `[R]`.
+        ranks: int64 `[R]`, from 1.
+        top_ids: int64 `[R, K]`, likeliest first.
+        top_logprobs: float32 `[R, K]`.
+    """
+
+    token_ids: Tensor
+    logprobs: Tensor
+    ranks: Tensor
+    top_ids: Tensor
+    top_logprobs: Tensor
+
+    def to_host(self, num_top: Sequence[int]) -> list[TokenLogprobs]:
+        """As values, with the first `num_top[r]` of the likeliest tokens of each row."""
+        token_ids: list[int] = self.token_ids.tolist()
+        logprobs: list[float] = self.logprobs.tolist()
+        ranks: list[int] = self.ranks.tolist()
+        top_ids: list[list[int]] = self.top_ids.tolist()
+        top_logprobs: list[list[float]] = self.top_logprobs.tolist()
+        result: list[TokenLogprobs] = []
+        for row, k in enumerate(num_top):
+            top = list(zip(top_ids[row], top_logprobs[row], strict=True))
+            # topk leaves the order of equals open; ranks put the lower id first.
+            top.sort(key=lambda entry: (-entry[1], entry[0]))
+            result.append(TokenLogprobs(token_ids[row], logprobs[row], ranks[row], tuple(top[:k])))
+        return result
+
+
+def gather_logprobs(logits: Tensor, rows: Sequence[int], token_ids: Tensor, num_top: int) -> LogprobTensors:
+    """Log-probabilities for some rows of `logits`, without waiting for the device.
+
+    Args:
+        logits: `[R, V]`, raw: no penalty, no temperature. Not changed.
+        rows: which rows, at least one.
+        token_ids: int64 `[R]`: the token of each row whose log-probability is asked for.
+        num_top: how many of the likeliest tokens to report beside it.
+
+    Returns:
+        Tensors whose first dimension is `len(rows)`.
+    """
+    vocab_size = logits.shape[1]
+    ids = torch.arange(vocab_size, device=logits.device)  # [V]
+    parts: list[LogprobTensors] = []
+    for chunk in row_chunks(rows, vocab_size):
+        index = column(chunk, torch.int64, logits.device)  # [C]
+        logprobs = logits.index_select(0, index).float().log_softmax(dim=-1)  # [C, V]
+        token = token_ids.index_select(0, index)  # [C]
+        logprob = logprobs.gather(1, token[:, None])  # [C, 1]
+        likelier = logprobs > logprob  # [C, V]
+        level = (logprobs == logprob) & (ids < token[:, None])  # [C, V]
+        rank = (likelier | level).sum(dim=-1) + 1  # [C]
+        top = logprobs.topk(min(num_top, vocab_size), dim=-1)  # [C, K]
+        parts.append(LogprobTensors(token, logprob.squeeze(1), rank, top.indices, top.values))
+    return LogprobTensors(
+        torch.cat([part.token_ids for part in parts]),
+        torch.cat([part.logprobs for part in parts]),
+        torch.cat([part.ranks for part in parts]),
+        torch.cat([part.top_ids for part in parts]),
+        torch.cat([part.top_logprobs for part in parts]),
+    )
+
+
+@torch.inference_mode()
+def prompt_logprobs(logits: Tensor, next_token_ids: Tensor, k: int) -> list[TokenLogprobs]:
+    """What the model thought of each prompt token, given those before it.
+
+    Args:
+        logits: float32 `[R, V]`: row r was computed at one position of the prompt.
+        next_token_ids: int64 `[R]`: the prompt token that follows that position.
+        k: how many of the likeliest tokens to report beside it.
+
+    Returns:
+        One entry for each row. NaN among a row's logits gives NaN in its entry.
+    """
+    num_rows = logits.shape[0]
+    if next_token_ids.shape != (num_rows,):
+        raise ValueError(
+            f"{num_rows} rows of logits need {num_rows} tokens, not {tuple(next_token_ids.shape)}"
+        )
+    if num_rows == 0:
+        return []
+    next_token_ids = next_token_ids.to(logits.device)
+    return gather_logprobs(logits, range(num_rows), next_token_ids, k).to_host([k] * num_rows)

@@ -1,0 +1,38 @@
+"""EngineStats: what an engine says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EngineStats:
+    """An engine's state and its counts since it was made. Names follow vLLM's metrics.
+
+    Attributes:
+        num_blocks: blocks in the pool, the null block included.
+        num_free_blocks: blocks that can be handed out, cached ones included.
+        num_running: requests in the batch.
+        num_waiting: requests that wait, preempted ones included.
+        kv_cache_usage: share of blocks in use, `1 - free / (total - 1)`.
+        num_steps: forward passes.
+        num_preemptions: requests that lost their blocks.
+        num_copied_blocks: blocks copied because they were shared when written.
+        prefix_cache_queries: tokens looked up in the prefix cache, at first admissions.
+        prefix_cache_hits: tokens found there.
+        prompt_tokens: prompt tokens of all admitted requests.
+        generation_tokens: tokens sampled.
+    """
+
+    num_blocks: int
+    num_free_blocks: int
+    num_running: int
+    num_waiting: int
+    kv_cache_usage: float
+    num_steps: int
+    num_preemptions: int
+    num_copied_blocks: int
+    prefix_cache_queries: int
+    prefix_cache_hits: int
+    prompt_tokens: int
+    generation_tokens: int

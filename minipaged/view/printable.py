@@ -1,0 +1,42 @@
+"""Text that is safe to show: a model may emit anything, escape sequences included."""
+
+from __future__ import annotations
+
+import unicodedata
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+# Control, format (among them the marks that reverse the direction of writing), surrogate, private
+# and unassigned characters, and the two separators that break a line.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# Joiners are part of words in some scripts, and of emoji.
+_SAFE_FORMATS = frozenset("\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")
+
+
+def printable(text: str, keep: str = "") -> str:
+    """`text` with each character that could disturb a terminal replaced by U+FFFD.
+
+    Character by character, so that a text may be given in pieces.
+
+    Args:
+        keep: characters to leave, such as `"\\n\\t"`.
+
+    >>> printable("a\\x1b[2Jb")
+    'a\ufffd[2Jb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in keep or _is_safe(c) else REPLACEMENT for c in text)
+
+
+def one_line(text: str) -> str:
+    """`text` on one line: runs of white space become one space, and the rest is made printable.
+
+    >>> one_line("a\\n\\n  b\\x07")
+    'a b\ufffd'
+    """
+    return printable(" ".join(text.split()))
+
+
+def _is_safe(character: str) -> bool:
+    return character in _SAFE_FORMATS or unicodedata.category(character) not in _UNSAFE

@@ -1,0 +1,152 @@
+"""PoolView: the pool, the queues and the counts, drawn with rich.
+
+    console.print(PoolView(take_snapshot(engine), labels))
+
+or again and again in a `rich.live.Live`. Nothing is wider than the console, whatever its width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from minipaged.request import RequestStatus
+from minipaged.view.cells import ASCII, CELL_WIDTH, UNICODE, Glyphs, bar, cell
+from minipaged.view.labels import Labels
+from minipaged.view.pool_snapshot import PoolSnapshot, RequestSnapshot
+
+MOST_ROWS = 24
+"""Rows of the pool, and rows of the batch, that are drawn at most; the rest is counted."""
+
+_HEADING = Style(bold=True)
+_QUIET = Style(dim=True)
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """A picture of one snapshot.
+
+    Args:
+        snapshot: what to draw.
+        labels: the sequences' letters and colours; the same for all pictures of one run.
+        tokens_per_second: shown if given.
+        notes: lines to show below, such as the latest events.
+        most_rows: draw at most this many rows of blocks, and as many sequences.
+    """
+
+    snapshot: PoolSnapshot
+    labels: Labels
+    tokens_per_second: float | None = None
+    notes: Sequence[str] = field(default=())
+    most_rows: int = MOST_ROWS
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        glyphs = ASCII if options.ascii_only else UNICODE
+        yield from self._pool(options.max_width, glyphs)
+        yield from self._running(options.max_width, glyphs)
+        yield from self._waiting()
+        yield self._counts()
+        for note in self.notes:
+            yield Text(note, _QUIET, overflow="fold")
+
+    # The pool
+
+    def _pool(self, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
+        blocks, block_size = self.snapshot.blocks, self.snapshot.block_size
+        yield Text(f"Pool: {self.snapshot.num_usable:,} blocks of {block_size} tokens", _HEADING)
+        number_width = len(str(len(blocks) - 1))
+        per_row = _cells_per_row(width - number_width - 1)
+        for first in range(0, len(blocks), per_row)[: self.most_rows]:
+            row = Text(f"{first:>{number_width}}", _QUIET, no_wrap=True, overflow="crop", end="\n")
+            for block in blocks[first : first + per_row]:
+                row.append(" ", Style(dim=False))
+                row.append_text(cell(block, block_size, self.labels, glyphs))
+            yield row
+        hidden = blocks[per_row * self.most_rows :]
+        if hidden:
+            used = sum(block.state == "used" for block in hidden)
+            yield Text(f"and {len(hidden):,} more blocks, {used:,} of them in use", _QUIET)
+        yield self._legend(glyphs)
+
+    def _legend(self, glyphs: Glyphs) -> Text:
+        one = glyphs.levels[len(glyphs.levels) // 2]
+        meanings = (
+            ("A ", "full"),
+            (f"A{one}", "partly filled"),
+            (f"A{glyphs.counts[1]}", "shared by 3"),
+            (glyphs.cached, "free, cached"),
+            (glyphs.free, "free"),
+            (glyphs.null, "null block"),
+        )
+        return Text("   ".join(f"{sign.strip()} {meaning}" for sign, meaning in meanings), _QUIET)
+
+    # The queues
+
+    def _running(self, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
+        sequences = self.snapshot.running_sequences
+        yield Text(f"Running: {len(sequences):,}", _HEADING)
+        if not sequences:
+            return
+        table = Table.grid(padding=(0, 1))
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right", no_wrap=True, overflow="ellipsis")
+        table.add_column(justify="right", no_wrap=True, overflow="ellipsis")
+        bar_width = max(4, min(30, width - 36))
+        for seq in sequences[: self.most_rows]:
+            label = self.labels[seq.key]
+            table.add_row(
+                Text(f" {label.letter} ", label.solid),
+                Text(bar(seq.num_computed_tokens / max(1, seq.most_tokens - 1), bar_width, glyphs), label.outline),
+                f"{seq.num_prompt_tokens} + {seq.num_output_tokens}/{seq.most_output_tokens}",
+                f"{len(seq.block_ids)} blocks",
+            )
+        yield table
+        if len(sequences) > self.most_rows:
+            yield Text(f"and {len(sequences) - self.most_rows:,} more", _QUIET)
+
+    def _waiting(self) -> Iterator[RenderableType]:
+        waiting = self.snapshot.waiting
+        yield Text(f"Waiting: {len(waiting):,}", _HEADING)
+        line = Text(" ")
+        for request in waiting[: self.most_rows]:
+            line.append_text(self._chip(request))
+        if len(waiting) > self.most_rows:
+            line.append(f" and {len(waiting) - self.most_rows:,} more", _QUIET)
+        yield line
+
+    def _chip(self, request: RequestSnapshot) -> Text:
+        label = self.labels[request.sequences[0].key]
+        chip = Text(f" {label.letter} ", label.solid)
+        if request.status is RequestStatus.PREEMPTED:
+            chip.append(" preempted", Style.null())
+        return chip.append("  ", Style.null())
+
+    # The counts
+
+    def _counts(self) -> Text:
+        snapshot = self.snapshot
+        share = snapshot.num_used / max(1, snapshot.num_usable)
+        parts = [
+            f"step {snapshot.num_steps:,}",
+            f"used {snapshot.num_used:,}/{snapshot.num_usable:,} ({share:.0%})",
+            f"shared {snapshot.num_shared:,}",
+            f"cached {snapshot.num_cached:,}",
+            f"free {snapshot.num_free:,}",
+            f"preemptions {snapshot.num_preemptions:,}",
+            f"prefix hits {snapshot.prefix_cache_hits:,} tokens",
+        ]
+        if self.tokens_per_second is not None:
+            parts.append(f"{self.tokens_per_second:,.0f} tokens/s")
+        return Text(" | ".join(parts), _HEADING)
+
+
+def _cells_per_row(width: int) -> int:
+    """As many cells as fit; from 8 on a multiple of 8, so that block numbers are easy to find."""
+    cells = max(1, width // (CELL_WIDTH + 1))
+    return cells if cells < 8 else cells // 8 * 8

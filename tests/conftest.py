@@ -1,0 +1,28 @@
+"""Fixtures that several folders of tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from minipaged.errors import ModelNotFoundError
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """SmolLM2-135M-Instruct on this machine, fetched once: a folder, or a GGUF file.
+
+    Without it the test is skipped; in CI, where it must be there, it fails.
+    """
+    from minipaged.model.locations import SMOLLM2, find
+
+    try:
+        path = find(SMOLLM2).path
+    except ModelNotFoundError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI needs SmolLM2: {error}")
+        pytest.skip(f"SmolLM2 cannot be fetched: {error}")
+    assert path is not None
+    return path
