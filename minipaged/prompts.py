@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import TypedDict
 
 from minipaged.errors import PromptError
+from minipaged.kv.prefix_hash import cache_salt_keys
 from minipaged.model.tokenizer import Tokenizer
 
 
@@ -121,9 +122,12 @@ def _checked(token_ids: Sequence[object], vocab_size: int) -> list[int]:
 
 
 def _salt(salt: object) -> str | None:
-    if salt is None or (isinstance(salt, str) and salt):
-        return salt
-    raise PromptError(f"cache_salt must be a non-empty string, not {salt!r:.80}")
+    if salt is None:
+        return None
+    if not isinstance(salt, str):
+        raise PromptError(f"cache_salt must be a non-empty string, not {salt!r:.80}")
+    cache_salt_keys(salt)  # refuses what cannot be hashed, here and not in the middle of a step
+    return salt
 
 
 def _priority(priority: object) -> int | None:

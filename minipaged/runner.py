@@ -19,7 +19,6 @@ from minipaged.sampling.uniform import uniform
 from minipaged.scheduler import ScheduledSequence, SchedulerOutput
 from minipaged.step_batch import StepBatch, build_step_batch
 
-
 PROMPT_LOGITS_AT_ONCE = 128
 """Rows of logits that are in memory at once for `prompt_logprobs`."""
 

@@ -19,12 +19,11 @@ class WaitingQueue:
 
     def __init__(self, policy: SchedulingPolicy) -> None:
         self._policy = policy
-        self._heap: list[tuple[int, int, Request]] = []
+        self._heap: list[tuple[int, int]] = []  # (level, arrival)
         self._members: dict[int, Request] = {}  # arrival -> request, without the removed ones
 
     def push(self, request: Request) -> None:
-        level = request.priority if self._policy == "priority" else 0
-        heapq.heappush(self._heap, (level, request.arrival, request))
+        heapq.heappush(self._heap, self._key(request))
         self._members[request.arrival] = request
 
     def peek(self) -> Request:
@@ -36,7 +35,7 @@ class WaitingQueue:
         # A removed request stays in the heap until it comes to the top.
         while self._heap and self._heap[0][1] not in self._members:
             heapq.heappop(self._heap)
-        return self._heap[0][2]
+        return self._members[self._heap[0][1]]
 
     def pop(self) -> Request:
         """Take out the most urgent request.
@@ -51,11 +50,11 @@ class WaitingQueue:
 
     def remove(self, request: Request) -> None:
         """Take out any request; one that is not there is ignored."""
-        if self._members.pop(request.arrival, None) is not None and len(self._heap) > 64:
-            # Keep the removed ones a minority, so that they cannot pile up.
-            if len(self._heap) > 2 * len(self._members):
-                self._heap = [entry for entry in self._heap if entry[1] in self._members]
-                heapq.heapify(self._heap)
+        self._members.pop(request.arrival, None)
+        # Keep the removed ones a minority, so that they cannot pile up.
+        if len(self._heap) > 2 * len(self._members) + 64:
+            self._heap = [entry for entry in self._heap if entry[1] in self._members]
+            heapq.heapify(self._heap)
 
     def __len__(self) -> int:
         return len(self._members)

@@ -17,6 +17,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
+    GenerationConfig,
     LlamaConfig,
     MistralConfig,
     PreTrainedConfig,
@@ -55,6 +56,8 @@ class Oracle:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model.eval()
+        # Where to stop is said with each question; nothing is taken from the model's own settings.
+        self.model.generation_config = GenerationConfig()
 
     @classmethod
     def from_folder(cls, folder: Path) -> Oracle:
@@ -67,7 +70,10 @@ class Oracle:
 
     @classmethod
     def from_loaded(cls, loaded: LoadedModel) -> Oracle:
-        """transformers' arithmetic on weights that our loader read (tested on its own): for `tiny` and GGUF."""
+        """transformers' arithmetic on weights that our loader read: for `tiny` and GGUF files.
+
+        That the loader reads them rightly is tested on its own.
+        """
         hf = AutoModelForCausalLM.from_config(hf_config(loaded.config), attn_implementation="eager")
         missing, unexpected = hf.load_state_dict(
             {name: slot.float().cpu() for name, slot in loaded.decoder.weight_slots().items()}, strict=False
@@ -91,18 +97,17 @@ class Oracle:
     ) -> list[int]:
         """The most likely continuation, token by token, up to and including an end token."""
         prompt = torch.tensor([list(token_ids)])
-        cache = None
-        output: list[int] = []
-        step = prompt
-        while len(output) < max_new_tokens:
-            result = self.model(step, past_key_values=cache, use_cache=True)
-            cache = result.past_key_values
-            token_id = int(result.logits[0, -1].argmax())
-            output.append(token_id)
-            if token_id in eos_token_ids:
-                break
-            step = torch.tensor([[token_id]])
-        return output
+        settings = GenerationConfig(
+            do_sample=False,
+            max_new_tokens=max_new_tokens,
+            eos_token_id=list(eos_token_ids) or None,
+            pad_token_id=0,
+        )
+        output = self.model.generate(  # pyright: ignore[reportCallIssue]
+            prompt, attention_mask=torch.ones_like(prompt), generation_config=settings
+        )
+        assert isinstance(output, Tensor)
+        return output[0, len(token_ids) :].tolist()
 
 
 def make_config(family: Family = "llama", **shape: Unpack[Shape]) -> PreTrainedConfig:

@@ -161,7 +161,7 @@ def kv_budget(args: argparse.Namespace, model: ModelShape, dtype: str) -> KVBudg
     terms = f"{amount(args.memory)} × {args.gpu_memory_utilization:g} − {amount(weights)} of weights"
     if weights >= usable:
         raise ConfigError(
-            f"{terms} leaves nothing for the KV cache of {model.name}: take a larger device or a smaller dtype"
+            f"{terms} leaves nothing for the KV cache of {model.name}: take more memory or a smaller dtype"
         )
     return KVBudget(
         usable - weights, f"KV cache: {terms} = {amount(usable - weights)} (activations not counted)"

@@ -183,6 +183,8 @@ class BlockManager:
         blocks and nothing else. The last token of a sample is never computed."""
         shared = num_prompt_tokens // self.block_size
         each = blocks_needed(num_prompt_tokens + max_tokens - 1, self.block_size)
+        if max_tokens == 1:
+            return each  # the samples write nothing, so they share the prompt's last block as well
         return shared + n * (each - shared)
 
     def check_invariants(self, requests: Iterable[Request]) -> None:

@@ -52,14 +52,20 @@ class FreeBlockQueue:
         self._length -= 1
 
     def push_back(self, block_id: int) -> None:
-        """Add a block at the end: it is reused last."""
+        """Add a block at the end: it is reused last.
+
+        Raises:
+            KeyError: the block is in the queue already, or there is no such block.
+        """
         self._insert_before(self._end, block_id)
 
     def push_front(self, block_id: int) -> None:
-        """Add a block at the front: it is reused next."""
+        """Add a block at the front: it is reused next. Raises as `push_back` does."""
         self._insert_before(self._next[self._end], block_id)
 
     def _insert_before(self, after: int, block_id: int) -> None:
+        if not 0 <= block_id < self._end:  # it would overwrite the sentinel's links
+            raise KeyError(f"block {block_id} is none of the {self._end} blocks")
         if block_id in self:
             raise KeyError(f"block {block_id} is in the free queue already")
         before = self._prev[after]

@@ -11,7 +11,7 @@ from minipaged.errors import ModelNotFoundError, UnsupportedModelError
 from minipaged.model.config import Architecture, ModelConfig, token_ids, unsupported
 from minipaged.model.tokenizer import Tokenizer
 
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -24,7 +24,9 @@ def read_config(folder: Path) -> ModelConfig:
     from transformers import AutoConfig
 
     if not (folder / "config.json").is_file():
-        raise ModelNotFoundError(f"{folder} is no model folder: it has no config.json.")
+        ggufs = sorted(path.name for path in folder.glob("*.gguf"))
+        hint = f" To load {ggufs[0]}, give its own path." if ggufs else ""
+        raise ModelNotFoundError(f"{folder} is no model folder: it has no config.json.{hint}")
     # Looked at before transformers does, which would ask to run code that comes with the model.
     model_type = _read_json(folder / "config.json").get("model_type")
     try:

@@ -10,6 +10,7 @@ where a vocabulary of 50,000 tokens takes this one a fraction of one.
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,7 @@ class GgufFile:
             block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
             if not 1 <= len(shape) <= 2 or shape[-1] % block:
                 raise WeightsError(f"{self.path} holds {name} as {kind.name} {list(shape)}, which cannot be.")
-            size = int(np.prod(shape, dtype=np.int64)) // block * block_bytes
+            size = math.prod(shape) // block * block_bytes
             if base + offset + size > len(self._bytes):
                 raise WeightsError(f"{self.path} ends before {name} does: it is truncated.")
             self.tensors[name] = GgufTensor(shape, kind, base + offset, size)

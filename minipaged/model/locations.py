@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -54,11 +55,12 @@ def locate(name: str, *, weights: bool = True) -> Location | None:
         if file := smollm2_wheel.cached():
             return Location("gguf", file, "minipaged's cache")
         return None
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return Location("folder", path, "a folder")
-    if path.is_file() and path.suffix == ".gguf":
-        return Location("gguf", path, "a GGUF file")
+    # os.path, unlike pathlib, says no to a name that cannot be a path, and does not raise.
+    path = os.path.expanduser(name)
+    if os.path.isdir(path):
+        return Location("folder", Path(path), "a folder")
+    if os.path.isfile(path) and path.endswith(".gguf"):
+        return Location("gguf", Path(path), "a GGUF file")
     if hub.is_hub_id(name) and (folder := hub.cached(name, weights=weights)):
         return Location("folder", folder, "the hub's cache")
     return None
@@ -79,10 +81,9 @@ def find(name: str, *, weights: bool = True, progress: bool = False) -> Location
         return found
     if name == SMOLLM2:
         return _fetch_smollm2(weights=weights, progress=progress)
-    path = Path(name).expanduser()
-    if path.exists():
+    if os.path.exists(os.path.expanduser(name)):
         raise ModelNotFoundError(f"{name} is neither a folder nor a .gguf file. {NAMES}")
-    if name.startswith((".", "/", "~")) or path.suffix == ".gguf":
+    if name.startswith((".", "/", "~")) or name.endswith(".gguf"):
         raise ModelNotFoundError(f"There is no file or folder {name}. {NAMES}")
     if hub.is_hub_id(name):
         try:

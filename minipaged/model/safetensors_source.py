@@ -16,6 +16,7 @@ from minipaged.errors import WeightsError
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_FORMATS = ("F64", "F32", "F16", "BF16")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
@@ -64,7 +65,7 @@ class SafetensorsSource:
     """The tensors of a model folder. See `TensorSource`.
 
     Raises:
-        WeightsError: missing or corrupt files.
+        WeightsError: missing or corrupt files, or quantised tensors.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -78,8 +79,10 @@ class SafetensorsSource:
                 # The header alone is read here; the file itself is mapped, not loaded.
                 with safe_open(path, framework="pt") as tensors:
                     for name in tensors.keys():  # noqa: SIM118 (not a dict)
+                        header = tensors.get_slice(name)
                         self._file_of[name] = path
-                        self._shapes[name] = tuple(tensors.get_slice(name).get_shape())
+                        self._shapes[name] = tuple(header.get_shape())
+                        self._check_format(name, header.get_dtype())
             except (SafetensorError, OSError) as error:
                 raise WeightsError(f"{path} is not a readable safetensors file: {error}") from error
 
@@ -87,18 +90,15 @@ class SafetensorsSource:
         """The shape of every tensor, shard by shard."""
         return self._shapes
 
-    def read_into(self, name: str, slot: Tensor) -> None:
-        """Copies a tensor into `slot`.
+    def _check_format(self, name: str, number_format: str) -> None:
+        if number_format not in _FORMATS:
+            raise WeightsError(
+                f"{name} in {self.description} is stored as {number_format}. Quantised safetensors are not "
+                f"supported; {', '.join(_FORMATS)} are."
+            )
 
-        Raises:
-            WeightsError: a tensor of integers: quantised weights, in a format that is not known.
-        """
+    def read_into(self, name: str, slot: Tensor) -> None:
+        """Copies a tensor into `slot`."""
         # Mapping the file again for each tensor costs microseconds, and gives the memory back.
         with safe_open(self._file_of[name], framework="pt") as tensors:
-            tensor: Tensor = tensors.get_tensor(name)
-            if not tensor.dtype.is_floating_point or tensor.dtype.itemsize < 2:
-                raise WeightsError(
-                    f"{name} in {self.description} is {tensor.dtype}. Quantised safetensors are not "
-                    "supported; float32, float16 and bfloat16 are."
-                )
-            slot.copy_(tensor)
+            slot.copy_(tensors.get_tensor(name))

@@ -147,13 +147,10 @@ class SamplingParams:
 
 
 def _refuse(field: str, value: object, possible: str) -> NoReturn:
-    # Python refuses to print an integer of more than 4300 digits; nobody wants to read it either.
-    huge = isinstance(value, int) and value.bit_length() > 128
-    shown = (
-        f"<an integer of {value.bit_length()} bits>"
-        if isinstance(value, int) and huge
-        else reprlib.repr(value)
-    )
+    try:
+        shown = reprlib.repr(value)
+    except ValueError:  # Python prints no integer of more than 4300 digits
+        shown = "(a very large number)"
     raise SamplingParamsError(f"{field}={shown} is not possible: {possible}")
 
 

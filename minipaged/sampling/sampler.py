@@ -116,7 +116,10 @@ def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[SampledToken]:
 
 
 def _choose(logits: Tensor, rows: Sequence[SamplingRow]) -> tuple[Tensor, Tensor]:
-    """Token ids `[R]`, and whether each row had a sound distribution, bool `[R]`. Changes `logits` `[R, V]`."""
+    """Token ids `[R]`, and whether each row had a finite largest logit, bool `[R]`.
+
+    Penalties and bans are written into `logits` `[R, V]`.
+    """
     ban_tokens(logits, [row.banned_token_ids for row in rows])
     penalise(
         logits,

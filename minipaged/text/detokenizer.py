@@ -64,10 +64,9 @@ class Detokenizer:
     def append(self, token_id: int) -> str:
         """Take one more token and return the text that is now certain; often "", never half a character."""
         window_text = self._decode([*self._context, *self._pending, token_id])
-        if window_text == self._context_text + self._pending_text and not self._decode([token_id] * 2):
-            # A special token: nothing to remember. (Alone, a SentencePiece space decodes to nothing
-            # as well, but two of them do not.)
-            return ""
+        unchanged = window_text == self._context_text + self._pending_text
+        if unchanged and _is_special(self._decode, token_id):
+            return ""  # nothing to remember; a long run of these must not fill the window
         self._pending.append(token_id)
         if not window_text.startswith(self._context_text):
             # The context ended in a byte token, which together with an invalid byte is invalid too.
@@ -136,10 +135,20 @@ def _can_be_context(text: str) -> bool:
 
 def _context_from_prompt(decode: Decode, prompt: Sequence[int]) -> list[int]:
     """A few tokens of the prompt to begin with: its end, or else the last token that can serve."""
-    for length in range(1, min(_CHARACTER, len(prompt)) + 1):
-        if _can_be_context(decode(prompt[-length:])):
-            return list(prompt[-length:])
-    for token_id in reversed(prompt[:-_CHARACTER]):
-        if _can_be_context(decode([token_id])):
+    end: list[int] = []
+    for token_id in reversed(prompt):
+        if _is_special(decode, token_id):
+            continue
+        if len(end) < _CHARACTER:
+            end.insert(0, token_id)
+            if _can_be_context(decode(end)):
+                return end
+        elif _can_be_context(decode([token_id])):
             return [token_id]
-    return []
+    # Nothing shows but a leading space, or nothing but an unfinished character.
+    return [] if decode(end).endswith(_REPLACEMENT) else end
+
+
+def _is_special(decode: Decode, token_id: int) -> bool:
+    """Whether the token never shows. Alone, a SentencePiece space does not show; two of them do."""
+    return not decode([token_id, token_id])

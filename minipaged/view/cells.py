@@ -33,9 +33,11 @@ class Glyphs:
 
 
 UNICODE = Glyphs(
-    levels="▁▂▃▄▅▆▇", counts="²³⁴⁵⁶⁷⁸⁹⁺", cached="◌", free="·", null="ø", bar_done="█", bar_left="░"
+    levels="▁▂▃▄▅▆▇", counts="²³⁴⁵⁶⁷⁸⁹⁺", cached="◌", free="·", null="ø", bar_done="━", bar_left="┄"
 )
-ASCII = Glyphs(levels="_.:-=+#", counts="23456789+", cached="o", free=".", null="0", bar_done="#", bar_left="-")
+ASCII = Glyphs(
+    levels="_.:-=+#", counts="23456789+", cached="o", free=".", null="0", bar_done="#", bar_left="-"
+)
 """For terminals whose encoding has nothing better."""
 
 _STATES = {
@@ -44,30 +46,31 @@ _STATES = {
     "cached": (lambda glyphs: glyphs.cached, Style(bold=True)),
 }
 _NOBODY = Style(reverse=True)
+_SHARED = Style(bold=True, underline=True)
 
 
 def cell(block: BlockSnapshot, block_size: int, labels: Labels, glyphs: Glyphs) -> Text:
     """The cell of a block, `CELL_WIDTH` columns.
 
     A block in use has the letter and the colour of its first holder. If it is full, the colour
-    fills the cell; if not, a level shows how far it is. If several hold it, their number stands
-    beside the letter, and the cell is underlined.
+    fills the cell; if not, a level beside the letter shows how far it is. If several hold it, their
+    number stands beside the letter, and the cell is underlined.
     """
+    text = Text()  # without a style of its own, which the parts would inherit
     if block.state != "used":
         glyph, style = _STATES[block.state]
-        return Text(glyph(glyphs).ljust(CELL_WIDTH), style)
+        return text.append(glyph(glyphs).ljust(CELL_WIDTH), style)
     if not block.holders:
-        return Text("?".ljust(CELL_WIDTH), _NOBODY)
+        return text.append("?".ljust(CELL_WIDTH), _NOBODY)
     label = labels[block.holders[0]]
     full = block.num_filled == block_size
     if block.is_shared:
         mark = glyphs.counts[min(len(block.holders) - 2, len(glyphs.counts) - 1)]
-        style = label.solid if full else label.outline
-        return Text(label.letter + mark, style + Style(bold=True, underline=True))
-    if full:
-        return Text(label.letter + " ", label.solid)
-    level = glyphs.levels[block.num_filled * len(glyphs.levels) // block_size]
-    return Text(label.letter + level, label.outline)
+    else:
+        mark = " " if full else glyphs.levels[block.num_filled * len(glyphs.levels) // block_size]
+    emphasis = _SHARED if block.is_shared else Style.null()
+    text.append(label.letter, label.solid + emphasis)
+    return text.append(mark, (label.solid if full else label.outline) + emphasis)
 
 
 def bar(share: float, width: int, glyphs: Glyphs) -> str:

@@ -21,10 +21,14 @@ from minipaged.view.labels import Labels
 from minipaged.view.pool_snapshot import PoolSnapshot, RequestSnapshot
 
 MOST_ROWS = 24
-"""Rows of the pool, and rows of the batch, that are drawn at most; the rest is counted."""
+"""Rows of blocks that are drawn at most; the rest is counted."""
+
+MOST_SEQUENCES = 16
+"""Sequences of each queue that are drawn at most."""
 
 _HEADING = Style(bold=True)
 _QUIET = Style(dim=True)
+_NOT_BOLD = Style(bold=False, dim=True)
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class PoolView:
         labels: the sequences' letters and colours; the same for all pictures of one run.
         tokens_per_second: shown if given.
         notes: lines to show below, such as the latest events.
-        most_rows: draw at most this many rows of blocks, and as many sequences.
+        most_rows: draw at most this many rows of blocks.
+        most_sequences: draw at most this many sequences of each queue.
     """
 
     snapshot: PoolSnapshot
@@ -44,6 +49,7 @@ class PoolView:
     tokens_per_second: float | None = None
     notes: Sequence[str] = field(default=())
     most_rows: int = MOST_ROWS
+    most_sequences: int = MOST_SEQUENCES
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         glyphs = ASCII if options.ascii_only else UNICODE
@@ -58,14 +64,14 @@ class PoolView:
 
     def _pool(self, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
         blocks, block_size = self.snapshot.blocks, self.snapshot.block_size
-        yield Text(f"Pool: {self.snapshot.num_usable:,} blocks of {block_size} tokens", _HEADING)
+        yield self._pool_heading()
         number_width = len(str(len(blocks) - 1))
         per_row = _cells_per_row(width - number_width - 1)
         for first in range(0, len(blocks), per_row)[: self.most_rows]:
-            row = Text(f"{first:>{number_width}}", _QUIET, no_wrap=True, overflow="crop", end="\n")
+            row = Text(no_wrap=True, overflow="crop")
+            row.append(f"{first:>{number_width}}", _QUIET)
             for block in blocks[first : first + per_row]:
-                row.append(" ", Style(dim=False))
-                row.append_text(cell(block, block_size, self.labels, glyphs))
+                row.append(" ").append_text(cell(block, block_size, self.labels, glyphs))
             yield row
         hidden = blocks[per_row * self.most_rows :]
         if hidden:
@@ -81,7 +87,7 @@ class PoolView:
             (f"A{glyphs.counts[1]}", "shared by 3"),
             (glyphs.cached, "free, cached"),
             (glyphs.free, "free"),
-            (glyphs.null, "null block"),
+            (glyphs.null, "null"),
         )
         return Text("   ".join(f"{sign.strip()} {meaning}" for sign, meaning in meanings), _QUIET)
 
@@ -89,7 +95,8 @@ class PoolView:
 
     def _running(self, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
         sequences = self.snapshot.running_sequences
-        yield Text(f"Running: {len(sequences):,}", _HEADING)
+        heading = Text(f"Running: {len(sequences):,}", _HEADING)
+        yield heading.append("   prompt + output/most, in tokens", _NOT_BOLD)
         if not sequences:
             return
         table = Table.grid(padding=(0, 1))
@@ -98,52 +105,63 @@ class PoolView:
         table.add_column(justify="right", no_wrap=True, overflow="ellipsis")
         table.add_column(justify="right", no_wrap=True, overflow="ellipsis")
         bar_width = max(4, min(30, width - 36))
-        for seq in sequences[: self.most_rows]:
+        for seq in sequences[: self.most_sequences]:
             label = self.labels[seq.key]
             table.add_row(
                 Text(f" {label.letter} ", label.solid),
-                Text(bar(seq.num_computed_tokens / max(1, seq.most_tokens - 1), bar_width, glyphs), label.outline),
+                Text(
+                    bar(seq.num_computed_tokens / max(1, seq.most_tokens - 1), bar_width, glyphs),
+                    label.outline,
+                ),
                 f"{seq.num_prompt_tokens} + {seq.num_output_tokens}/{seq.most_output_tokens}",
                 f"{len(seq.block_ids)} blocks",
             )
         yield table
-        if len(sequences) > self.most_rows:
-            yield Text(f"and {len(sequences) - self.most_rows:,} more", _QUIET)
+        if len(sequences) > self.most_sequences:
+            yield Text(f"and {len(sequences) - self.most_sequences:,} more", _QUIET)
 
     def _waiting(self) -> Iterator[RenderableType]:
         waiting = self.snapshot.waiting
         yield Text(f"Waiting: {len(waiting):,}", _HEADING)
         line = Text(" ")
-        for request in waiting[: self.most_rows]:
+        for request in waiting[: self.most_sequences]:
             line.append_text(self._chip(request))
-        if len(waiting) > self.most_rows:
-            line.append(f" and {len(waiting) - self.most_rows:,} more", _QUIET)
+        if len(waiting) > self.most_sequences:
+            line.append(f" and {len(waiting) - self.most_sequences:,} more", _QUIET)
         yield line
 
     def _chip(self, request: RequestSnapshot) -> Text:
         label = self.labels[request.sequences[0].key]
-        chip = Text(f" {label.letter} ", label.solid)
+        chip = Text().append(f" {label.letter} ", label.solid)
         if request.status is RequestStatus.PREEMPTED:
-            chip.append(" preempted", Style.null())
-        return chip.append("  ", Style.null())
+            chip.append(" preempted")
+        return chip.append("  ")
 
     # The counts
 
-    def _counts(self) -> Text:
+    def _pool_heading(self) -> Text:
         snapshot = self.snapshot
         share = snapshot.num_used / max(1, snapshot.num_usable)
-        parts = [
-            f"step {snapshot.num_steps:,}",
-            f"used {snapshot.num_used:,}/{snapshot.num_usable:,} ({share:.0%})",
-            f"shared {snapshot.num_shared:,}",
-            f"cached {snapshot.num_cached:,}",
-            f"free {snapshot.num_free:,}",
-            f"preemptions {snapshot.num_preemptions:,}",
-            f"prefix hits {snapshot.prefix_cache_hits:,} tokens",
+        counts = (
+            f"{snapshot.num_used:,} used ({share:.0%})",
+            f"{snapshot.num_shared:,} shared",
+            f"{snapshot.num_cached:,} cached",
+            f"{snapshot.num_free:,} free",
+        )
+        heading = Text(f"Pool: {snapshot.num_usable:,} blocks of {snapshot.block_size} tokens", _HEADING)
+        return heading.append("".join(f"   {count}" for count in counts), _NOT_BOLD)
+
+    def _counts(self) -> Text:
+        snapshot = self.snapshot
+        preemptions = "preemption" if snapshot.num_preemptions == 1 else "preemptions"
+        counts = [
+            f"{snapshot.num_preemptions:,} {preemptions}",
+            f"{snapshot.prefix_cache_hits:,} tokens from the prefix cache",
         ]
         if self.tokens_per_second is not None:
-            parts.append(f"{self.tokens_per_second:,.0f} tokens/s")
-        return Text(" | ".join(parts), _HEADING)
+            counts.insert(0, f"{self.tokens_per_second:,.0f} tokens/s")
+        line = Text(f"Step {snapshot.num_steps:,}", _HEADING)
+        return line.append("".join(f"   {count}" for count in counts), _NOT_BOLD)
 
 
 def _cells_per_row(width: int) -> int:

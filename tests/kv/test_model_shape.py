@@ -105,7 +105,7 @@ def test_caches_of_other_kinds_are_refused(config: PretrainedConfig, message: st
 
 def test_a_config_without_heads() -> None:
     with pytest.raises(UnsupportedModelError, match="should have num_attention_heads as a positive integer"):
-        shape_from_config(PretrainedConfig(num_hidden_layers=2, hidden_size=8), "it")
+        shape_from_config(PretrainedConfig.from_dict({"num_hidden_layers": 2, "hidden_size": 8}), "it")
 
 
 def test_windows_that_are_off_are_no_windows() -> None:

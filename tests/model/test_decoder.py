@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -158,6 +156,6 @@ def test_slots_cover_every_parameter_once(family: Family, tied: bool) -> None:
     assert slots.keys() == theirs
 
 
-def test_no_gradients(tmp_path: Path) -> None:
+def test_no_gradients() -> None:
     decoder = decoder_like(make_hf_model(make_config()))
     assert not any(parameter.requires_grad for parameter in decoder.parameters())

@@ -1,0 +1,192 @@
+"""`minipaged chat`: talk to a model; each turn shows what the prefix cache saved."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from minipaged.cli.engine_options import (
+    add_engine_arguments,
+    add_sampling_arguments,
+    engine_options,
+    fetch_model,
+    sampling_params,
+)
+from minipaged.cli.interrupt import interruptible
+from minipaged.cli.streams import remark
+from minipaged.errors import MinipagedError, PromptError
+from minipaged.view.printable import printable
+
+if TYPE_CHECKING:
+    from minipaged.cli.conversation import Conversation
+    from minipaged.engine import LLMEngine
+    from minipaged.outputs import RequestOutput
+    from minipaged.sampling.params import SamplingParams
+
+COMMANDS = "/reset forgets the conversation, /exit or Ctrl-D leaves, Ctrl-C stops an answer"
+
+ANSWER_SHARE = 4
+"""The last 1/4 of max_model_len is kept for the answer, unless --max-tokens is less."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `minipaged chat`."""
+    parser.add_argument("--system", metavar="TEXT", help="a message to the model that comes before all turns")
+    add_sampling_arguments(parser, max_tokens=256, temperature=0.2, top_p=0.9)
+    add_engine_arguments(parser, model="smollm2-135m")
+    parser.description = (
+        f"{parser.description} Within it: {COMMANDS}. A conversation that outgrows max_model_len loses its "
+        "oldest turns, and says so."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Talk until the input ends. Raises `MinipagedError` if the model cannot chat."""
+    params = sampling_params(args)
+
+    from minipaged.cli.conversation import Conversation
+    from minipaged.config import EngineConfig
+    from minipaged.engine import LLMEngine
+
+    fetch_model(args)
+    options = engine_options(args)
+    # One request at a time, so one sequence; the default pool is then as large as it can ever need.
+    options.setdefault("max_num_seqs", 1)
+    engine = LLMEngine(EngineConfig(args.model, **options))
+    tokenizer = engine.model.tokenizer
+    if tokenizer is None:
+        raise PromptError(f"chat needs text, and {args.model} came without a tokenizer")
+    conversation = Conversation(tokenizer, args.system)
+    remark(str(engine.memory_plan))
+    remark(COMMANDS)
+    if not conversation.has_template:
+        remark(
+            f"{args.model} has no chat template: it gets a plain transcript, and goes on with it as it likes"
+        )
+    params = replace(params, stop=[*params.stop_strings, *conversation.stop])
+    _Chat(engine, conversation, params).run()
+    return 0
+
+
+class _Chat:
+    """The loop: read a line, stream an answer."""
+
+    def __init__(self, engine: LLMEngine, conversation: Conversation, params: SamplingParams) -> None:
+        self._engine = engine
+        self._conversation = conversation
+        self._params = params
+        self._num_turns = 0
+
+    def run(self) -> None:
+        while (line := _read_line()) is not None:
+            message = line.strip()
+            if message == "/exit":
+                return
+            if message == "/reset":
+                self._conversation.reset()
+                remark("the conversation is forgotten; its blocks stay cached until they are needed")
+            elif message.startswith("/"):
+                remark(f"there is no command {message.split()[0]!r}: {COMMANDS}")
+            elif message:
+                self._turn(message)
+
+    def _turn(self, message: str) -> None:
+        self._conversation.ask(message)
+        try:
+            output, seconds = self._answer()
+        except MinipagedError as error:
+            self._conversation.take_back()
+            remark(f"minipaged: {error}")
+            return
+        self._report(output, seconds)
+        answer = output.outputs[0]
+        if answer.token_ids:
+            self._conversation.answer(answer.text)
+        else:
+            self._conversation.take_back()
+            remark("nothing was answered; the conversation is as it was before")
+
+    def _answer(self) -> tuple[RequestOutput, float]:
+        """Stream one answer to stdout; it, and how long it took in seconds."""
+        engine = self._engine
+        limit = engine.max_model_len
+        room = min(self._params.max_tokens or limit, max(1, limit // ANSWER_SHARE))
+        prompt = self._conversation.fit(limit - room)
+        if prompt.num_dropped:
+            turns = "turn" if prompt.num_dropped == 1 else f"{prompt.num_dropped} turns"
+            remark(f"the conversation outgrew max_model_len={limit:,}: dropped the oldest {turns}")
+        request_id = f"turn-{self._num_turns}"
+        self._num_turns += 1
+        stream = _Stream()
+        began = time.monotonic()
+        with interruptible() as interrupted:
+            engine.add_request(request_id, {"prompt_token_ids": prompt.token_ids}, self._params)
+            output: RequestOutput | None = None
+            while output is None or not output.finished:
+                if interrupted():
+                    output = engine.abort_request(request_id)
+                    assert output is not None
+                else:
+                    output = next(iter(engine.step()), output)
+                if output is not None:
+                    stream.show(output.outputs[0].text)
+        seconds = time.monotonic() - began
+        stream.end()
+        return output, seconds
+
+    def _report(self, output: RequestOutput, seconds: float) -> None:
+        answer = output.outputs[0]
+        num_tokens, num_prompt = len(answer.token_ids), len(output.prompt_token_ids)
+        rate = num_tokens / max(seconds, 1e-9)
+        remark(
+            f"[{num_tokens} tokens, {rate:.1f} tokens/s | prompt {num_prompt:,} tokens, "
+            f"{output.num_cached_tokens:,} of them from the prefix cache]"
+        )
+        if answer.finish_reason == "abort":
+            reason = f"by an error: {answer.stop_reason}" if answer.stop_reason else "by Ctrl-C"
+            remark(f"[stopped {reason}]")
+        elif answer.finish_reason == "length":
+            full = num_prompt + num_tokens >= self._engine.max_model_len
+            limit = f"max_model_len={self._engine.max_model_len:,}" if full else f"--max-tokens {num_tokens}"
+            remark(f"[cut off at {limit}]")
+
+
+class _Stream:
+    """Prints a growing text as it grows."""
+
+    def __init__(self) -> None:
+        self._num_shown = 0
+
+    def show(self, text: str) -> None:
+        new = text[self._num_shown :]
+        self._num_shown = len(text)
+        sys.stdout.write(printable(new, keep="\n\t"))
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        print(flush=True)
+
+
+def _read_line() -> str | None:
+    """The user's next line; `None` at the end of the input."""
+    try:
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            with contextlib.suppress(ImportError):
+                import readline  # noqa: F401  (line editing and history for input)
+
+            return input("\n> ")
+        return sys.stdin.readline() or None
+    except EOFError:
+        print(file=sys.stderr)  # leave the prompt's line
+        return None
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        raise
+    except UnicodeDecodeError as error:
+        raise PromptError(
+            f"stdin is not {error.encoding} text: byte {error.start} is no part of any"
+        ) from None

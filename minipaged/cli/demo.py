@@ -1,0 +1,136 @@
+"""`minipaged demo`: serve eight prompts through a small pool, and watch its blocks."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from minipaged.cli.engine_options import add_engine_arguments, engine_options, fetch_model
+from minipaged.cli.streams import remark, stdout_console
+
+if TYPE_CHECKING:
+    from minipaged.cli.demo_show import Show
+    from minipaged.cli.demo_workload import DemoWorkload
+    from minipaged.engine import LLMEngine
+    from minipaged.outputs import RequestOutput
+
+DELAY = 0.05
+"""Seconds that a step takes at least in the live view."""
+
+REPETITION_PENALTY = 1.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `minipaged demo`."""
+    parser.add_argument(
+        "--delay",
+        type=seconds,
+        metavar="SECONDS",
+        default=DELAY,
+        help=f"how long a step of the live view takes at least (default {DELAY})",
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="lines of text in place of the live view, also in a terminal"
+    )
+    add_engine_arguments(parser, model="tiny")
+    parser.description = (
+        f"{parser.description} Sizes that are not given are chosen so that prefixes are shared and the pool "
+        "runs dry."
+    )
+
+
+def seconds(text: str) -> float:
+    """A number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve, show, sum up. Raises `MinipagedError` for a model or settings that cannot be used."""
+    from minipaged.cli.demo_report import print_report
+    from minipaged.cli.demo_show import LiveShow, PlainShow
+    from minipaged.view.labels import Labels
+
+    engine, workload = prepare(args)
+    remark(str(engine.memory_plan))
+    console, labels = stdout_console(), Labels()
+    live = console.is_terminal and not console.is_dumb_terminal and not args.plain
+    show = LiveShow(console, labels, args.delay) if live else PlainShow(console, labels)
+    with show:
+        outputs = serve(engine, workload, show)
+    print_report(console, engine, workload, outputs, show)
+    return 0
+
+
+def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
+    """Load the model, and fit the sizes that were not given to the tokenised prompts."""
+    from minipaged.cli.demo_pool import choose_block_size, choose_num_blocks
+    from minipaged.cli.demo_workload import make_workload
+    from minipaged.config import EngineConfig
+    from minipaged.engine import LLMEngine
+    from minipaged.kv.size import max_model_len_that_fits
+    from minipaged.memory_plan import plan_memory, resolve_device, resolve_dtype
+    from minipaged.model.loader import load_model
+
+    fetch_model(args)
+    config = EngineConfig(args.model, **engine_options(args))
+    device = resolve_device(config.device)
+    dtype = resolve_dtype(config.dtype, device)
+    model = load_model(
+        config.model,
+        dtype=dtype,
+        device=device,
+        load_format=config.load_format,
+        seed=config.seed,
+    )
+    longest = model.config.max_position_embeddings
+    if isinstance(config.max_model_len, int) and config.max_model_len > 0:
+        longest = min(longest, config.max_model_len)
+    workload = make_workload(model.tokenizer, model.config.vocab_size, longest)
+    if args.block_size is None:
+        config = replace(config, block_size=choose_block_size(workload.num_shared_tokens))
+    if config.num_blocks is None and config.kv_cache_memory_bytes is None:
+        config = replace(config, num_blocks=choose_num_blocks(workload, config))
+    else:
+        # The pool was given, so the requests must fit into it.
+        plan = plan_memory(replace(config, max_model_len="auto"), model.config, dtype, device)
+        longest = min(longest, max_model_len_that_fits(plan.num_blocks, config.block_size))
+        workload = make_workload(model.tokenizer, model.config.vocab_size, longest)
+    if config.max_model_len is None:
+        config = replace(config, max_model_len=workload.longest)
+    return LLMEngine(config, model), workload
+
+
+def serve(engine: LLMEngine, workload: DemoWorkload, show: Show) -> list[RequestOutput]:
+    """Run all requests to their end; their outputs, in the order of the requests."""
+    from minipaged.sampling.params import SamplingParams
+
+    ids = [f"request-{number}" for number in range(len(workload.requests))]
+    for request_id, request in zip(ids, workload.requests, strict=True):
+        # Greedy, of a fixed length (an end of sequence is not allowed before it), and not too monotonous.
+        params = SamplingParams(
+            temperature=0,
+            repetition_penalty=REPETITION_PENALTY,
+            max_tokens=request.max_tokens,
+            min_tokens=request.max_tokens,
+        )
+        engine.add_request(request_id, {"prompt_token_ids": request.token_ids}, params)
+    show.begin(engine)
+    finished: dict[str, RequestOutput] = {}
+    while engine.has_unfinished_requests():
+        began = time.perf_counter()
+        builders = engine.advance()
+        step_seconds = time.perf_counter() - began
+        for builder in builders:
+            if builder.request.is_finished:
+                finished[builder.request.request_id] = builder.build()
+        show.step(engine, step_seconds)
+    return [finished[request_id] for request_id in ids]

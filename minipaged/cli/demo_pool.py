@@ -1,0 +1,110 @@
+"""How small the demo's pool must be, so that there is something to see.
+
+The scheduler and the block manager need no model to say what they would do. So the demo rehearses:
+it runs its requests through them with made-up tokens, and takes a pool in which some request is
+preempted. Since the real outputs have the same lengths, the real run does the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minipaged.cli.demo_workload import DemoRequest, DemoWorkload
+from minipaged.config import EngineConfig
+from minipaged.kv.block_manager import BlockManager
+from minipaged.kv.prefix_hash import PrefixHasher
+from minipaged.kv.size import blocks_needed
+from minipaged.request import Request
+from minipaged.sampling.params import SamplingParams
+from minipaged.scheduler import Scheduler
+
+LARGEST_BLOCK = 16
+SHARED_BLOCKS = 3
+"""The common prefix fills at least this many blocks, if that is possible at all."""
+
+PRESSURE = 0.7
+"""The pool's share of what all requests would use together."""
+
+PREEMPTIONS = 2
+"""As many are enough to see what happens. Between pools with as many, the share decides."""
+
+MOST_REHEARSALS = 40
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a run did.
+
+    Attributes:
+        peak_used: most blocks in use.
+        num_preemptions, prefix_cache_hits: as in `EngineStats`.
+    """
+
+    peak_used: int
+    num_preemptions: int
+    prefix_cache_hits: int
+
+
+def choose_block_size(num_shared_tokens: int) -> int:
+    """The largest power of two, up to 16, of which the common prefix fills three blocks."""
+    size = LARGEST_BLOCK
+    while size > 1 and num_shared_tokens < SHARED_BLOCKS * size:
+        size //= 2
+    return size
+
+
+def choose_num_blocks(workload: DemoWorkload, config: EngineConfig) -> int:
+    """A pool, the null block included, that holds the longest request, but not all at once.
+
+    Args:
+        config: the engine's settings; `num_blocks` and `max_model_len` are not read.
+    """
+    longest = blocks_needed(workload.longest, config.block_size)
+    enough = sum(blocks_needed(request.most_tokens, config.block_size) for request in workload.requests)
+    all_at_once = rehearse(workload.requests, config, 1 + enough).peak_used
+    wanted = min(max(longest, round(all_at_once * PRESSURE)), all_at_once)
+    sizes = range(longest, all_at_once, max(1, (all_at_once - longest) // MOST_REHEARSALS))
+    under_pressure: list[tuple[int, int, int]] = []
+    for usable in sizes:
+        preemptions = rehearse(workload.requests, config, 1 + usable).num_preemptions
+        if preemptions:
+            under_pressure.append((abs(preemptions - PREEMPTIONS), abs(usable - wanted), usable))
+    return 1 + (min(under_pressure)[-1] if under_pressure else wanted)
+
+
+def rehearse(requests: tuple[DemoRequest, ...], config: EngineConfig, num_blocks: int) -> Rehearsal:
+    """Run the requests through scheduler and block manager, without a model."""
+    hasher = PrefixHasher(config.prefix_caching_hash_algo) if config.enable_prefix_caching else None
+    manager = BlockManager(num_blocks, config.block_size, hasher)
+    scheduler = Scheduler(
+        manager,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        enable_chunked_prefill=config.enable_chunked_prefill,
+        policy=config.scheduling_policy,
+    )
+    for number, request in enumerate(requests):
+        scheduler.add(
+            Request(
+                request_id=str(number),
+                prompt_token_ids=request.token_ids,
+                params=SamplingParams(),
+                max_tokens=request.max_tokens,
+                sampling_seed=0,
+                arrival=number,
+            )
+        )
+    peak_used = 0
+    while scheduler.running or scheduler.waiting:
+        scheduled = scheduler.schedule().scheduled
+        peak_used = max(peak_used, manager.pool.num_blocks - 1 - manager.pool.num_free)
+        for item in scheduled:
+            samples = item.reaches_end
+            item.seq.num_computed_tokens += item.num_tokens
+            if samples:
+                # No token of a vocabulary, so that an output is no other request's prefix.
+                item.seq.token_ids.append(-1 - item.request.arrival)
+                if item.seq.num_output_tokens == item.request.max_tokens:
+                    item.seq.finish_reason = "length"
+                    scheduler.retire(item.request)
+    return Rehearsal(peak_used, scheduler.num_preemptions, scheduler.prefix_counts.hits)

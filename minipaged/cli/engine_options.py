@@ -1,0 +1,171 @@
+"""The options that all commands with an engine share, and what they mean for it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Literal, get_args
+
+from minipaged.cli.arguments import memory_amount, positive_int
+from minipaged.cli.streams import remark
+from minipaged.config import AttentionBackend, DType, EngineOptions, LoadFormat
+
+if TYPE_CHECKING:
+    from minipaged.sampling.params import SamplingParams
+
+_ENGINE_OPTIONS = (
+    "dtype",
+    "device",
+    "block_size",
+    "num_blocks",
+    "kv_cache_memory_bytes",
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "enable_prefix_caching",
+    "attention_backend",
+    "load_format",
+)
+
+_SAMPLING_OPTIONS = (
+    "n",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "seed",
+    "stop",
+)
+
+
+def max_model_len(text: str) -> int | Literal["auto"]:
+    """An integer of at least 1, or `auto`."""
+    return "auto" if text == "auto" else positive_int(text)
+
+
+def add_engine_arguments(parser: argparse.ArgumentParser, *, model: str) -> None:
+    """Add `--model` and the engine's options. One that is not given stays `None`."""
+    parser.add_argument(
+        "--model",
+        default=model,
+        help=f"tiny, smollm2-135m, a folder, a .gguf file, or a hub id (default {model})",
+    )
+    group = parser.add_argument_group("engine")
+    group.add_argument("--dtype", choices=get_args(DType), help="of weights and KV cache (default auto)")
+    group.add_argument("--device", help="auto, cpu, cuda or mps (default auto)")
+    group.add_argument("--block-size", type=positive_int, metavar="N", help="tokens per block")
+    pool = group.add_mutually_exclusive_group()
+    pool.add_argument(
+        "--num-blocks", type=positive_int, metavar="N", help="blocks in the pool, the null block included"
+    )
+    pool.add_argument(
+        "--kv-memory",
+        dest="kv_cache_memory_bytes",
+        type=memory_amount,
+        metavar="1GiB",
+        help="memory for the KV cache",
+    )
+    group.add_argument(
+        "--max-model-len",
+        type=max_model_len,
+        metavar="N",
+        help="longest prompt plus output, in tokens; auto: the longest that fits",
+    )
+    group.add_argument("--max-num-seqs", type=positive_int, metavar="N", help="most sequences in one step")
+    group.add_argument(
+        "--max-num-batched-tokens", type=positive_int, metavar="N", help="token budget of one step"
+    )
+    group.add_argument(
+        "--no-prefix-caching",
+        dest="enable_prefix_caching",
+        action="store_const",
+        const=False,
+        help="do not reuse the blocks of equal prefixes",
+    )
+    group.add_argument("--attention-backend", choices=get_args(AttentionBackend), help="(default auto)")
+    group.add_argument(
+        "--load-format", choices=get_args(LoadFormat), help="dummy: random weights of the real shape"
+    )
+
+
+def add_sampling_arguments(
+    parser: argparse.ArgumentParser, *, max_tokens: int, temperature: float, top_p: float = 1.0
+) -> None:
+    """Add the options that become `SamplingParams`. Their ranges are checked there."""
+    group = parser.add_argument_group("sampling")
+    group.add_argument(
+        "--max-tokens",
+        type=int,
+        metavar="N",
+        default=max_tokens,
+        help=f"most tokens of an output (default {max_tokens})",
+    )
+    group.add_argument(
+        "--temperature",
+        type=float,
+        metavar="T",
+        default=temperature,
+        help=f"0: always the likeliest token (default {temperature:g})",
+    )
+    group.add_argument(
+        "--top-p",
+        type=float,
+        metavar="P",
+        default=top_p,
+        help=f"draw from the likeliest tokens that add up to this probability (default {top_p:g})",
+    )
+    group.add_argument(
+        "--top-k", type=int, metavar="K", default=0, help="draw from this many tokens (default 0: all)"
+    )
+    group.add_argument(
+        "--min-p",
+        type=float,
+        metavar="P",
+        default=0.0,
+        help="draw from tokens at least this share as likely as the likeliest (default 0)",
+    )
+    group.add_argument(
+        "--repetition-penalty", type=float, metavar="X", default=1.0, help="above 1: repeat less (default 1)"
+    )
+    group.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same draws")
+    group.add_argument(
+        "--stop", action="append", metavar="TEXT", help="end the output where this text appears; repeatable"
+    )
+
+
+def engine_options(args: argparse.Namespace) -> EngineOptions:
+    """The engine options that were given."""
+    options = EngineOptions()
+    for name in _ENGINE_OPTIONS:
+        value = getattr(args, name)
+        if value is not None:
+            options[name] = value
+    return options
+
+
+def sampling_params(args: argparse.Namespace) -> SamplingParams:
+    """What was asked of the sampler.
+
+    Raises:
+        SamplingParamsError: a value out of its range.
+    """
+    from minipaged.sampling.params import SamplingParams
+
+    return SamplingParams(**{name: getattr(args, name) for name in _SAMPLING_OPTIONS if hasattr(args, name)})
+
+
+def fetch_model(args: argparse.Namespace) -> None:
+    """Fetch the model if it is not on this machine. In a terminal, say that it is being loaded, and
+    show a progress bar.
+
+    Raises:
+        ModelNotFoundError: no such model, or it cannot be fetched.
+    """
+    from minipaged.model.locations import find
+
+    in_terminal = sys.stderr.isatty()
+    if in_terminal:
+        remark(f"Loading {args.model}")
+    find(args.model, weights=args.load_format != "dummy", progress=in_terminal)

@@ -1,0 +1,142 @@
+"""`minipaged generate PROMPT…`: complete prompts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from minipaged.cli.engine_options import (
+    add_engine_arguments,
+    add_sampling_arguments,
+    engine_options,
+    fetch_model,
+    sampling_params,
+)
+from minipaged.cli.streams import remark, stderr_console, stdout_console
+from minipaged.errors import PromptError
+from minipaged.view.printable import one_line, printable
+
+if TYPE_CHECKING:
+    from minipaged.outputs import CompletionOutput, RequestOutput
+    from minipaged.prompts import Prompt
+
+EXIT_REQUEST_FAILED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `minipaged generate`."""
+    parser.add_argument(
+        "prompts",
+        metavar="PROMPT",
+        nargs="*",
+        help="a text to go on with; without one, each line of stdin that is not blank is a prompt",
+    )
+    parser.add_argument("--n", type=int, metavar="N", default=1, help="samples of each prompt (default 1)")
+    parser.add_argument(
+        "--token-ids", action="store_true", help="a PROMPT is token ids, with commas or spaces between them"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print each output as a line of JSON, with its token ids"
+    )
+    add_sampling_arguments(parser, max_tokens=64, temperature=0.0)
+    add_engine_arguments(parser, model="tiny")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the outputs. Raises `MinipagedError` for what cannot be served."""
+    texts = args.prompts or _read_prompts()
+    prompts: list[Prompt] = [parse_token_ids(text) if args.token_ids else text for text in texts]
+    params = sampling_params(args)
+
+    from minipaged.llm import LLM
+
+    fetch_model(args)
+    llm = LLM(args.model, **engine_options(args))
+    if not stderr_console().is_terminal:
+        remark(str(llm.engine.memory_plan))  # in a terminal, LLM has shown it
+    outputs = llm.generate(prompts, params)
+    if args.json:
+        _print_json(outputs)
+    else:
+        _print_texts(outputs, has_text=llm.engine.model.tokenizer is not None)
+    return _report_failures(outputs)
+
+
+def parse_token_ids(text: str) -> list[int]:
+    """`"1, 2 3"` as `[1, 2, 3]`.
+
+    Raises:
+        PromptError: something else than integers.
+    """
+    try:
+        return [int(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        raise PromptError(
+            f"--token-ids takes integers with commas or spaces between, not {text!r:.80}"
+        ) from None
+
+
+def _read_prompts() -> list[str]:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise PromptError('no prompt: give one, as in minipaged generate "Once upon a time", or pipe some in')
+    try:
+        prompts = [line for line in sys.stdin.read().split("\n") if line.strip()]
+    except UnicodeDecodeError as error:
+        raise PromptError(
+            f"stdin is not {error.encoding} text: byte {error.start} is no part of any"
+        ) from None
+    if not prompts:
+        raise PromptError("no prompt: stdin was empty")
+    return prompts
+
+
+def _print_json(outputs: Sequence[RequestOutput]) -> None:
+    for number, output in enumerate(outputs):
+        for sample in output.outputs:
+            record = {
+                "prompt_index": number,
+                "prompt": output.prompt,
+                "index": sample.index,
+                "text": sample.text,
+                "token_ids": sample.token_ids,
+                "finish_reason": sample.finish_reason,
+                "stop_reason": sample.stop_reason,
+                "num_prompt_tokens": len(output.prompt_token_ids),
+                "num_cached_tokens": output.num_cached_tokens,
+                "num_preemptions": output.num_preemptions,
+            }
+            print(json.dumps(record))
+
+
+def _print_texts(outputs: Sequence[RequestOutput], *, has_text: bool) -> None:
+    console = stdout_console()
+    several = sum(len(output.outputs) for output in outputs) > 1
+    for output in outputs:
+        for sample in output.outputs:
+            if several:
+                prompt = one_line(output.prompt or " ".join(map(str, output.prompt_token_ids)))
+                number = f" (sample {sample.index})" if len(output.outputs) > 1 else ""
+                console.print(f"--- {_shortened(prompt)}{number}", style="bold", soft_wrap=True)
+            text = sample.text if has_text else " ".join(map(str, sample.token_ids))
+            # What goes to a file or a pipe is exactly what the model said.
+            print(printable(text, keep="\n\t") if console.is_terminal else text)
+
+
+def _shortened(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _report_failures(outputs: Sequence[RequestOutput]) -> int:
+    """Say which requests ended in an error of their own; the others are not affected."""
+    failed: list[tuple[int, CompletionOutput]] = [
+        (number, sample)
+        for number, output in enumerate(outputs)
+        for sample in output.outputs
+        if sample.finish_reason == "abort"
+    ]
+    for number, sample in failed:
+        remark(f"prompt {number}, sample {sample.index} ended in an error: {sample.stop_reason}")
+    return EXIT_REQUEST_FAILED if failed else 0

@@ -1,0 +1,139 @@
+"""CPUAttention gives what reference_attention gives, whatever lies in slots that are nobody's."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minipaged.attention.cpu import CPUAttention
+from minipaged.attention.reference import reference_attention
+
+from .ragged import Heads, Span, Step, dense_attention, make_step, steps
+
+SMALL = Heads(num_kv_heads=2, group=2, head_dim=32)
+# (absolute, relative). The relative one matters above 4 alone, where one step of bfloat16 is 2 ** -5.
+TOLERANCE = {torch.float32: (1e-5, 0.0), torch.bfloat16: (2e-2, 2**-8)}
+
+
+def check(step: Step, attention: CPUAttention | None = None) -> None:
+    attention = attention or CPUAttention()
+    cache, query = step.kv_layer.clone(), step.query.clone()
+    output = attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
+    expected = reference_attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
+    assert output.shape == step.query.shape
+    assert output.dtype == step.query.dtype
+    atol, rtol = TOLERANCE[step.query.dtype]
+    torch.testing.assert_close(output, expected, atol=atol, rtol=rtol)
+    assert torch.equal(step.kv_layer.nan_to_num(7.0), cache.nan_to_num(7.0)), "the cache is only read"
+    assert torch.equal(step.query, query)
+
+
+@settings(max_examples=80, deadline=None)
+@given(step=steps())
+def test_float32(step: Step) -> None:
+    check(step)
+
+
+@settings(max_examples=80, deadline=None)
+@given(step=steps(dtype=torch.bfloat16))
+def test_bfloat16(step: Step) -> None:
+    check(step)
+
+
+def test_bfloat16_scores_are_not_rounded() -> None:
+    """A step that missed the tolerance when the scores of its decodes were in bfloat16."""
+    batch = [Span(1, 6, num_shared=2), Span(1, 34, 2, 1), Span(1, 33, 2), Span(9, 9)]
+    check(make_step(batch, Heads(3, 8, 128), 4, seed=982032, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("num_kv_heads", [1, 2])
+@pytest.mark.parametrize("group", [1, 3, 4, 7, 8])
+@pytest.mark.parametrize("block_size", [1, 2, 4, 16, 32])
+def test_decodes_of_very_different_lengths(num_kv_heads: int, group: int, block_size: int) -> None:
+    """The short ones are padded up to the longest, with the null block and with blocks of NaN."""
+    lengths = [1, 200, 2, 31, 32, 33, 64]
+    batch = [Span(1, length, num_spare=i % 3) for i, length in enumerate(lengths)]
+    check(make_step(batch, Heads(num_kv_heads, group, 32), block_size))
+
+
+@pytest.mark.parametrize("chunk", [2, 3, 16, 17])
+def test_chunks_next_to_decodes(chunk: int) -> None:
+    check(make_step([Span(1, 40), Span(chunk, 40), Span(1, 3), Span(chunk, chunk)], SMALL, 16))
+
+
+def test_against_the_textbook() -> None:
+    step = make_step([Span(1, 40), Span(8, 40), Span(1, 3), Span(9, 9)], SMALL, 4)
+    output = CPUAttention()(step.query, step.kv_layer, step.metadata, step.heads.scale)
+    torch.testing.assert_close(output.double(), dense_attention(step), atol=1e-5, rtol=0)
+
+
+def test_infinities_are_poison_too() -> None:
+    """Stale slots may hold Inf as well as NaN: 0 x Inf is NaN."""
+    step = make_step([Span(1, 5, num_spare=2), Span(1, 40), Span(3, 6)], SMALL, 4)
+    check(dataclasses.replace(step, kv_layer=step.kv_layer.nan_to_num(float("inf"))))
+
+
+def test_a_finite_null_block_does_not_matter() -> None:
+    step = make_step([Span(1, 1), Span(1, 40), Span(1, 9)], SMALL, 4, extra_columns=3)
+    before = CPUAttention()(step.query, step.kv_layer, step.metadata, step.heads.scale)
+    step.kv_layer[:, 0] = 1e4
+    after = CPUAttention()(step.query, step.kv_layer, step.metadata, step.heads.scale)
+    assert torch.equal(before, after)
+
+
+def test_large_scores_do_not_overflow() -> None:
+    step = make_step([Span(1, 40), Span(8, 40), Span(1, 3)], SMALL, 4)
+    big = dataclasses.replace(step, query=step.query * 1000)
+    output = CPUAttention()(big.query, big.kv_layer, big.metadata, big.heads.scale)
+    assert output.isfinite().all()
+    torch.testing.assert_close(output.double(), dense_attention(big), atol=1e-4, rtol=0)
+
+
+def test_queries_may_be_strided() -> None:
+    """Queries usually are a view into one fused projection."""
+    step = make_step([Span(1, 9), Span(1, 30), Span(4, 12)], SMALL, 4)
+    wide = torch.cat([step.query, torch.full_like(step.query, float("nan"))], dim=-1)
+    strided = wide[..., : SMALL.head_dim]
+    assert not strided.is_contiguous()
+    check(dataclasses.replace(step, query=strided))
+
+
+def test_one_instance_over_all_layers_of_a_step() -> None:
+    """The layout is kept between layers; the numbers are not."""
+    attention = CPUAttention()
+    batch = [Span(1, 9), Span(1, 30), Span(4, 12)]
+    first = make_step(batch, SMALL, 4)
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(first.kv_layer.shape, generator=generator)
+        check(dataclasses.replace(first, kv_layer=first.kv_layer + noise), attention)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    seeds=st.lists(st.integers(0, 99), min_size=2, max_size=4),
+)
+def test_one_instance_over_steps_of_the_same_shape(lengths: list[int], seeds: list[int]) -> None:
+    """Same batch size, same widths, other tables and lengths: nothing of the last step may stay."""
+    attention = CPUAttention()
+    for i, seed in enumerate(seeds):
+        rotated = lengths[i % len(lengths) :] + lengths[: i % len(lengths)]
+        check(make_step([Span(1, length) for length in rotated], SMALL, 4, seed=seed), attention)
+
+
+def test_one_instance_over_short_lived_steps() -> None:
+    """Python may give a new step's metadata the address of one that is gone."""
+    attention = CPUAttention()
+    for seed in range(30):
+        check(make_step([Span(1, 1 + seed % 7), Span(1, 8)], SMALL, 4, seed=seed), attention)
+
+
+def test_decodes_alone_prompts_alone_and_back() -> None:
+    attention = CPUAttention()
+    for batch in ([Span(1, 9)], [Span(9, 9)], [Span(1, 10)], [Span(1, 4), Span(2, 4)], [Span(4, 9)]):
+        check(make_step(batch, SMALL, 4), attention)

@@ -1,0 +1,63 @@
+"""Models that all engine tests share: small random ones, the tiny one, and SmolLM2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from minipaged.model.loader import LoadedModel, load_model
+from tests.oracle import Family, Oracle, make_model
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A model as the engine loads it, and the oracle for it."""
+
+    model: LoadedModel
+    oracle: Oracle
+
+
+# Every family; GQA, MHA and MQA; head dimensions 32, 64, 80, 128; tied and untied.
+RANDOM_MODELS: dict[str, tuple[Family, dict[str, object]]] = {
+    "llama-gqa": ("llama", {"num_heads": 6, "num_kv_heads": 2, "head_dim": 32, "tied": True}),
+    "llama-mha": ("llama", {"num_heads": 3, "num_kv_heads": 3, "head_dim": 64, "tied": False}),
+    "llama-mqa": ("llama", {"num_heads": 4, "num_kv_heads": 1, "head_dim": 80, "tied": False}),
+    "mistral": ("mistral", {"num_heads": 4, "num_kv_heads": 2, "head_dim": 128, "tied": False}),
+    "qwen2-gqa": ("qwen2", {"num_heads": 4, "num_kv_heads": 2, "head_dim": 64, "tied": True}),
+    "qwen2-mqa": ("qwen2", {"num_heads": 7, "num_kv_heads": 1, "head_dim": 32, "tied": False}),
+    "qwen3-gqa": ("qwen3", {"num_heads": 4, "num_kv_heads": 2, "head_dim": 128, "tied": True}),
+    "qwen3-mha": ("qwen3", {"num_heads": 2, "num_kv_heads": 2, "head_dim": 80, "tied": False}),
+}
+
+
+def load(path: str) -> LoadedModel:
+    """A model in float32 on the CPU."""
+    return load_model(path, dtype=torch.float32, device=torch.device("cpu"))
+
+
+@pytest.fixture(scope="session")
+def random_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
+    """All of `RANDOM_MODELS`, by name."""
+    pairs = {}
+    for seed, (name, (family, shape)) in enumerate(RANDOM_MODELS.items()):
+        folder = tmp_path_factory.mktemp("models") / name
+        make_model(folder, family, seed=seed, hidden_size=84, max_position_embeddings=256, **shape)
+        pairs[name] = Pair(load(str(folder)), Oracle.from_folder(folder))
+    return pairs
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Pair:
+    """The embedded model; its oracle computes with the weights that the loader read."""
+    model = load("tiny")
+    return Pair(model, Oracle.from_loaded(model))
+
+
+@pytest.fixture(scope="session")
+def smollm2(smollm2_path: Path) -> Pair:
+    """SmolLM2-135M-Instruct, likewise."""
+    model = load(str(smollm2_path))
+    return Pair(model, Oracle.from_loaded(model))
