@@ -186,7 +186,7 @@ class Scheduler:
         budget = self._max_num_batched_tokens - output.num_tokens
         if budget == 0:
             return 0
-        if len(seq.block_table) == 0 and not self._resume_sample(request, seq):
+        if len(seq.block_table) == 0 and not self._resume_sample(request, seq, output):
             return 0
         missing = seq.num_tokens - seq.num_computed_tokens
         return missing if missing <= budget else self._chunk(budget)
@@ -201,7 +201,7 @@ class Scheduler:
             return max(self.running, key=lambda request: request.urgency)
         return self.running[-1]
 
-    def _resume_sample(self, request: Request, seq: Sequence) -> bool:
+    def _resume_sample(self, request: Request, seq: Sequence, output: SchedulerOutput) -> bool:
         """Give a sample of a resumed request the blocks that its siblings have recomputed.
 
         Returns:
@@ -212,12 +212,18 @@ class Scheduler:
             hits = self._find_prefix(request, seq)
             self._manager.adopt_prefix(seq, hits)
             return True
-        closest = max(siblings, key=lambda sibling: _common_prefix(sibling, seq))
-        # The last token is computed in any case: its logits are needed.
-        num_shared = min(_common_prefix(closest, seq), seq.num_tokens - 1)
-        if closest.num_computed_tokens < num_shared:
+
+        def num_shared(sibling: Sequence) -> int:
+            # The last token is computed in any case: its logits are needed.
+            return min(_common_prefix(sibling, seq), seq.num_tokens - 1)
+
+        closest = max(siblings, key=num_shared)
+        # Nor while its last block is to be copied in this very step: a step reads the sources of all
+        # its copies first, so a copy of the copy would hold what the new block held before.
+        is_copied_to = any(item.seq is closest and item.copies for item in output.scheduled)
+        if closest.num_computed_tokens < num_shared(closest) or is_copied_to:
             return False
-        self._manager.fork(closest, seq, num_shared)
+        self._manager.fork(closest, seq, num_shared(closest))
         return True
 
     # Waiting requests

@@ -8,12 +8,14 @@ decoder computes with: beside the model, one tensor at most is in memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.progress import track
-from torch import Tensor
 
 from minipaged.errors import WeightsError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _SHOWN = 8
 

@@ -115,6 +115,7 @@ class Tokenizer:
         for i, message in enumerate(messages):
             if not isinstance(message, Mapping) or not {"role", "content"} <= message.keys():
                 raise PromptError(f"Message {i} must have a 'role' and a 'content'; got {message!r}.")
+            _check_encodable(message["role"])
             _check_encodable(message["content"])
             plain.append({"role": message["role"], "content": message["content"]})
         try:

@@ -28,7 +28,7 @@ MOST_SEQUENCES = 16
 
 _HEADING = Style(bold=True)
 _QUIET = Style(dim=True)
-_NOT_BOLD = Style(bold=False, dim=True)
+_GAP = "   "
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class PoolView:
         glyphs = ASCII if options.ascii_only else UNICODE
         yield from self._pool(options.max_width, glyphs)
         yield from self._running(options.max_width, glyphs)
-        yield from self._waiting()
-        yield self._counts()
+        yield from self._waiting(options.max_width)
+        yield from self._counts(options.max_width)
         for note in self.notes:
             yield Text(note, _QUIET, overflow="fold")
 
@@ -64,7 +64,7 @@ class PoolView:
 
     def _pool(self, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
         blocks, block_size = self.snapshot.blocks, self.snapshot.block_size
-        yield self._pool_heading()
+        yield from self._pool_heading(width)
         number_width = len(str(len(blocks) - 1))
         per_row = _cells_per_row(width - number_width - 1)
         for first in range(0, len(blocks), per_row)[: self.most_rows]:
@@ -77,26 +77,26 @@ class PoolView:
         if hidden:
             used = sum(block.state == "used" for block in hidden)
             yield Text(f"and {len(hidden):,} more blocks, {used:,} of them in use", _QUIET)
-        yield self._legend(glyphs)
+        yield from self._legend(width, glyphs)
 
-    def _legend(self, glyphs: Glyphs) -> Text:
+    def _legend(self, width: int, glyphs: Glyphs) -> Iterator[Text]:
         one = glyphs.levels[len(glyphs.levels) // 2]
         meanings = (
-            ("A ", "full"),
+            ("A", "full"),
             (f"A{one}", "partly filled"),
             (f"A{glyphs.counts[1]}", "shared by 3"),
             (glyphs.cached, "free, cached"),
             (glyphs.free, "free"),
             (glyphs.null, "null"),
         )
-        return Text("   ".join(f"{sign.strip()} {meaning}" for sign, meaning in meanings), _QUIET)
+        return _lines([Text(f"{sign} {meaning}", _QUIET) for sign, meaning in meanings], width)
 
     # The queues
 
     def _running(self, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
         sequences = self.snapshot.running_sequences
-        heading = Text(f"Running: {len(sequences):,}", _HEADING)
-        yield heading.append("   prompt + output/most, in tokens", _NOT_BOLD)
+        explained = Text("prompt + output/most, in tokens", _QUIET)
+        yield from _lines([Text(f"Running: {len(sequences):,}", _HEADING), explained], width)
         if not sequences:
             return
         table = Table.grid(padding=(0, 1))
@@ -120,26 +120,24 @@ class PoolView:
         if len(sequences) > self.most_sequences:
             yield Text(f"and {len(sequences) - self.most_sequences:,} more", _QUIET)
 
-    def _waiting(self) -> Iterator[RenderableType]:
+    def _waiting(self, width: int) -> Iterator[RenderableType]:
         waiting = self.snapshot.waiting
         yield Text(f"Waiting: {len(waiting):,}", _HEADING)
-        line = Text(" ")
-        for request in waiting[: self.most_sequences]:
-            line.append_text(self._chip(request))
+        chips = [self._chip(request) for request in waiting[: self.most_sequences]]
         if len(waiting) > self.most_sequences:
-            line.append(f" and {len(waiting) - self.most_sequences:,} more", _QUIET)
-        yield line
+            chips.append(Text(f"and {len(waiting) - self.most_sequences:,} more", _QUIET))
+        yield from _lines(chips or [Text()], width)
 
     def _chip(self, request: RequestSnapshot) -> Text:
         label = self.labels[request.sequences[0].key]
         chip = Text().append(f" {label.letter} ", label.solid)
         if request.status is RequestStatus.PREEMPTED:
             chip.append(" preempted")
-        return chip.append("  ")
+        return chip
 
     # The counts
 
-    def _pool_heading(self) -> Text:
+    def _pool_heading(self, width: int) -> Iterator[Text]:
         snapshot = self.snapshot
         share = snapshot.num_used / max(1, snapshot.num_usable)
         counts = (
@@ -149,9 +147,9 @@ class PoolView:
             f"{snapshot.num_free:,} free",
         )
         heading = Text(f"Pool: {snapshot.num_usable:,} blocks of {snapshot.block_size} tokens", _HEADING)
-        return heading.append("".join(f"   {count}" for count in counts), _NOT_BOLD)
+        return _lines([heading, *(Text(count, _QUIET) for count in counts)], width)
 
-    def _counts(self) -> Text:
+    def _counts(self, width: int) -> Iterator[Text]:
         snapshot = self.snapshot
         preemptions = "preemption" if snapshot.num_preemptions == 1 else "preemptions"
         counts = [
@@ -160,8 +158,21 @@ class PoolView:
         ]
         if self.tokens_per_second is not None:
             counts.insert(0, f"{self.tokens_per_second:,.0f} tokens/s")
-        line = Text(f"Step {snapshot.num_steps:,}", _HEADING)
-        return line.append("".join(f"   {count}" for count in counts), _NOT_BOLD)
+        step = Text(f"Step {snapshot.num_steps:,}", _HEADING)
+        return _lines([step, *(Text(count, _QUIET) for count in counts)], width)
+
+
+def _lines(parts: list[Text], width: int) -> Iterator[Text]:
+    """As many parts on each line as fit; a line is never broken within a part, unless that alone is
+    too wide."""
+    line = parts[0].copy()
+    for part in parts[1:]:
+        if line.cell_len + len(_GAP) + part.cell_len > width:
+            yield line
+            line = part.copy()
+        else:
+            line = Text.assemble(line, _GAP, part)
+    yield line
 
 
 def _cells_per_row(width: int) -> int:

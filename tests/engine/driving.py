@@ -74,7 +74,9 @@ def assert_greedy(oracle: Oracle, output: RequestOutput, num_tokens: int | None 
     predicting = logits[len(output.prompt_token_ids) - 1 : -1]  # [len(tokens), vocab]
     chosen = predicting.gather(1, torch.tensor(tokens)[:, None]).squeeze(1)  # [len(tokens)]
     gap = predicting.max(dim=1).values - chosen
-    assert gap.max() <= TIE, f"token {int(gap.argmax())} of {tokens} is {gap.max():.2e} below the oracle's best"
+    assert gap.max() <= TIE, (
+        f"token {int(gap.argmax())} of {tokens} is {gap.max():.2e} below the oracle's best"
+    )
 
 
 def poison(engine: LLMEngine) -> None:

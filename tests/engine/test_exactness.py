@@ -49,9 +49,7 @@ def test_greedy_tokens_for_any_configuration(random_models: dict[str, Pair], dat
         enable_prefix_caching=data.draw(st.booleans(), label="caching"),
         attention_backend=data.draw(st.sampled_from(["reference", "cpu"]), label="attention"),
     )
-    outputs = run(
-        engine, [p for p, _ in jobs], [greedy(out) for _, out in jobs], after_step=check_and_poison
-    )
+    outputs = run(engine, [p for p, _ in jobs], [greedy(out) for _, out in jobs], after_step=check_and_poison)
     for output, (_, num_tokens) in zip(outputs, jobs, strict=True):
         assert_greedy(pair.oracle, output, num_tokens)
     assert_all_free(engine)

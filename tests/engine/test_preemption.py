@@ -1,0 +1,146 @@
+"""Losing its blocks costs a request time, and nothing else."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minipaged import LLMEngine, RequestOutput, SamplingParams
+from tests.engine.conftest import Pair
+from tests.engine.driving import assert_all_free, check_and_poison, drain, make_engine
+
+PROMPTS = [[(3 * i + n) % 250 for i in range(length)] for n, length in enumerate([5, 17, 8, 30])]
+PARAMS = [
+    SamplingParams(temperature=0, max_tokens=14, ignore_eos=True, logprobs=2),
+    SamplingParams(temperature=0.9, seed=7, max_tokens=14, ignore_eos=True, logprobs=2),
+    SamplingParams(temperature=1.2, seed=8, top_k=40, top_p=0.9, n=3, max_tokens=12, logprobs=0),
+    SamplingParams(
+        temperature=0.7,
+        seed=9,
+        max_tokens=14,
+        repetition_penalty=1.2,
+        frequency_penalty=0.5,
+        prompt_logprobs=1,
+    ),
+]
+
+
+def serve(engine: LLMEngine, rng: random.Random | None = None, share: float = 0.0) -> list[RequestOutput]:
+    """Serve all four requests; before each step, preempt a random share of the running ones."""
+    for number, (prompt, params) in enumerate(zip(PROMPTS, PARAMS, strict=True)):
+        engine.add_request(str(number), prompt, params)
+    finished: dict[str, RequestOutput] = {}
+    num_steps = 0
+    while engine.has_unfinished_requests():
+        for request in list(engine.scheduler.running):
+            if rng is not None and num_steps < 60 and rng.random() < share:
+                engine.scheduler.preempt(request)
+        check_and_poison(engine)
+        finished |= {output.request_id: output for output in engine.step() if output.finished}
+        check_and_poison(engine)
+        num_steps += 1
+    assert_all_free(engine)
+    return [finished[str(number)] for number in range(len(PROMPTS))]
+
+
+def assert_same(got: list[RequestOutput], expected: list[RequestOutput]) -> None:
+    for output, other in zip(got, expected, strict=True):
+        for sample, wanted in zip(output.outputs, other.outputs, strict=True):
+            assert sample.token_ids == wanted.token_ids
+            assert (sample.text, sample.finish_reason) == (wanted.text, wanted.finish_reason)
+            if wanted.cumulative_logprob is not None:
+                assert sample.cumulative_logprob == pytest.approx(wanted.cumulative_logprob, abs=1e-3)
+        assert (output.prompt_logprobs is None) == (other.prompt_logprobs is None)
+        for found, wanted in zip(output.prompt_logprobs or [], other.prompt_logprobs or [], strict=True):
+            assert (found is None) == (wanted is None)
+            for token_id in wanted or {}:
+                assert found is not None
+                assert found[token_id].logprob == pytest.approx(wanted[token_id].logprob, abs=1e-4)
+
+
+def assert_same_logprobs(got: list[RequestOutput], expected: list[RequestOutput]) -> None:
+    for output, other in zip(got, expected, strict=True):
+        for sample, wanted in zip(output.outputs, other.outputs, strict=True):
+            for position, entry in zip(sample.logprobs or [], wanted.logprobs or [], strict=True):
+                for token_id in entry.keys() & position.keys():
+                    assert position[token_id].logprob == pytest.approx(entry[token_id].logprob, abs=1e-4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    share=st.sampled_from([0.05, 0.2, 0.5, 0.9]),
+    block_size=st.sampled_from([1, 4, 16]),
+    budget=st.sampled_from([5, 24, 512]),
+    caching=st.booleans(),
+)
+def test_preempting_anything_at_any_step_changes_nothing(
+    tiny: Pair, seed: int, share: float, block_size: int, budget: int, caching: bool
+) -> None:
+    expected = serve(make_engine(tiny.model, num_blocks=200))
+    engine = make_engine(
+        tiny.model,
+        block_size=block_size,
+        num_blocks=1 + 300 // block_size,
+        max_model_len=128,
+        max_num_batched_tokens=budget,
+        enable_prefix_caching=caching,
+    )
+    got = serve(engine, random.Random(seed), share)
+    assert_same(got, expected)
+    assert_same_logprobs(got, expected)
+
+
+def test_it_says_how_often_a_request_was_preempted(tiny: Pair) -> None:
+    engine = make_engine(tiny.model, num_blocks=80)
+    engine.add_request("a", PROMPTS[0], PARAMS[0])
+    for _ in range(3):
+        engine.step()
+        engine.scheduler.preempt(engine.scheduler.running[0])
+    assert drain(engine)["a"].num_preemptions == 3
+    assert engine.stats().num_preemptions == 3
+
+
+@pytest.mark.parametrize("caching", [True, False])
+def test_the_samples_of_a_request_share_their_prompt_again_after_preemption(
+    tiny: Pair, caching: bool
+) -> None:
+    engine = make_engine(
+        tiny.model, block_size=4, num_blocks=100, max_model_len=64, enable_prefix_caching=caching
+    )
+    engine.add_request("a", [5] * 18, SamplingParams(n=4, seed=1, max_tokens=12, ignore_eos=True))
+    for _ in range(4):
+        engine.step()
+    [request] = engine.scheduler.running
+
+    def shared() -> set[int]:
+        return {b for b, count in enumerate(engine.manager.pool.ref_cnt) if count == 4}
+
+    assert len(shared()) == 4  # 18 tokens: four full blocks
+    engine.scheduler.preempt(request)
+    assert engine.stats().num_free_blocks == 99
+    for _ in range(3):
+        engine.step()
+        engine.check_invariants()
+    assert len(shared()) == 4
+    drain(engine)
+
+
+def test_with_the_smallest_pool_and_many_requests_all_finish(tiny: Pair) -> None:
+    """No livelock, and no thrashing: each request is preempted a bounded number of times."""
+    engine = make_engine(
+        tiny.model, block_size=4, num_blocks=1 + 8, max_model_len=32, enable_prefix_caching=False
+    )
+    num_requests = 120
+    rng = random.Random(0)
+    for number in range(num_requests):
+        length = rng.randint(1, 20)
+        params = SamplingParams(temperature=0, max_tokens=rng.randint(1, 32 - length), ignore_eos=True)
+        engine.add_request(str(number), [number] * length, params)
+    finished = drain(engine)
+    assert len(finished) == num_requests
+    assert engine.stats().num_preemptions <= 2 * num_requests
+    assert_all_free(engine)
