@@ -189,7 +189,12 @@ class Scheduler:
         if len(seq.block_table) == 0 and not self._resume_sample(request, seq, output):
             return 0
         missing = seq.num_tokens - seq.num_computed_tokens
-        return missing if missing <= budget else self._chunk(budget)
+        if missing > budget and not self._chunked:
+            # Only a sample that has just resumed can miss so much. A block that it shared meanwhile
+            # would be written by a sibling.
+            self._manager.free(seq)
+            return 0
+        return min(missing, budget)
 
     def _chunk(self, budget: int) -> int:
         """What a sequence gets that needs more than the budget."""

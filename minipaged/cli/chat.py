@@ -187,6 +187,4 @@ def _read_line() -> str | None:
         print(file=sys.stderr)
         raise
     except UnicodeDecodeError as error:
-        raise PromptError(
-            f"stdin is not {error.encoding} text: byte {error.start} is no part of any"
-        ) from None
+        raise PromptError(f"stdin is not {error.encoding} text, from byte {error.start} on") from None

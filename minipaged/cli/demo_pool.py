@@ -7,6 +7,7 @@ preempted. Since the real outputs have the same lengths, the real run does the s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from minipaged.cli.demo_workload import DemoRequest, DemoWorkload
@@ -26,9 +27,9 @@ PRESSURE = 0.7
 """The pool's share of what all requests would use together."""
 
 PREEMPTIONS = 2
-"""As many are enough to see what happens. Between pools with as many, the share decides."""
+"""As many are enough to see what happens."""
 
-MOST_REHEARSALS = 40
+MOST_REHEARSALS = 20
 
 
 @dataclass(frozen=True)
@@ -56,20 +57,25 @@ def choose_block_size(num_shared_tokens: int) -> int:
 def choose_num_blocks(workload: DemoWorkload, config: EngineConfig) -> int:
     """A pool, the null block included, that holds the longest request, but not all at once.
 
+    Tried are pools around `PRESSURE`, the nearest first, until one gives `PREEMPTIONS`.
+
     Args:
         config: the engine's settings; `num_blocks` and `max_model_len` are not read.
     """
     longest = blocks_needed(workload.longest, config.block_size)
     enough = sum(blocks_needed(request.most_tokens, config.block_size) for request in workload.requests)
     all_at_once = rehearse(workload.requests, config, 1 + enough).peak_used
-    wanted = min(max(longest, round(all_at_once * PRESSURE)), all_at_once)
-    sizes = range(longest, all_at_once, max(1, (all_at_once - longest) // MOST_REHEARSALS))
-    under_pressure: list[tuple[int, int, int]] = []
-    for usable in sizes:
+    wanted = max(longest, min(round(all_at_once * PRESSURE), all_at_once))
+    step = max(1, (all_at_once - longest) // MOST_REHEARSALS)
+    best, least_off = wanted, math.inf
+    for usable in sorted(range(longest, all_at_once, step), key=lambda usable: abs(usable - wanted)):
         preemptions = rehearse(workload.requests, config, 1 + usable).num_preemptions
-        if preemptions:
-            under_pressure.append((abs(preemptions - PREEMPTIONS), abs(usable - wanted), usable))
-    return 1 + (min(under_pressure)[-1] if under_pressure else wanted)
+        off = abs(preemptions - PREEMPTIONS)
+        if preemptions and off < least_off:
+            best, least_off = usable, off
+        if least_off == 0:
+            break
+    return 1 + best
 
 
 def rehearse(requests: tuple[DemoRequest, ...], config: EngineConfig, num_blocks: int) -> Rehearsal:

@@ -85,9 +85,7 @@ def _read_prompts() -> list[str]:
     try:
         prompts = [line for line in sys.stdin.read().split("\n") if line.strip()]
     except UnicodeDecodeError as error:
-        raise PromptError(
-            f"stdin is not {error.encoding} text: byte {error.start} is no part of any"
-        ) from None
+        raise PromptError(f"stdin is not {error.encoding} text, from byte {error.start} on") from None
     if not prompts:
         raise PromptError("no prompt: stdin was empty")
     return prompts

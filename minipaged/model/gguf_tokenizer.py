@@ -101,12 +101,16 @@ def _sentencepiece(file: GgufFile) -> PreTrainedTokenizerFast:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(
+        hf = AutoTokenizer.from_pretrained(
             file.path.parent, gguf_file=file.path.name, local_files_only=True, trust_remote_code=False
         )
     # What it raises depends on which packages are there, and on its version.
     except Exception as error:
         raise UnsupportedModelError(f"The tokenizer in {file.path} cannot be loaded: {error}") from error
+    # Not every version of transformers reads this from the file.
+    if (eos := _special(file, _strings(file, "tokens"), "eos")) is not None:
+        hf.eos_token = eos
+    return hf
 
 
 def _strings(file: GgufFile, name: str) -> list[str]:

@@ -89,11 +89,22 @@ def keep_top_p(logits: Tensor, top_p: Sequence[float]) -> Tensor:
     num_kept = (before < target[:, None]).sum(dim=-1, keepdim=True)  # [P, 1]
     # Given NaN, nothing is kept; the clamp keeps the gather in bounds.
     threshold = largest.gather(1, (num_kept - 1).clamp(min=0))  # [P, 1]
-    above = chosen > threshold  # [P, V]
-    tied = chosen == threshold  # [P, V]
-    room = num_kept - above.sum(dim=-1, keepdim=True)  # [P, 1]
-    keep = above | (tied & (tied.cumsum(dim=-1) <= room))  # [P, V]
+    keep = largest_entries(chosen, threshold, num_kept)  # [P, V]
     return logits.index_copy(0, index, chosen.masked_fill(~keep, _NEG_INF))  # [R, V]
+
+
+def largest_entries(logits: Tensor, threshold: Tensor, count: Tensor) -> Tensor:
+    """Where the `count` largest entries of each row are: bool `[R, V]`. Of equals, the first.
+
+    Args:
+        logits: `[R, V]`.
+        threshold: `[R, 1]`, the smallest of the `count` largest values.
+        count: int64 `[R, 1]`.
+    """
+    above = logits > threshold  # [R, V]
+    tied = logits == threshold  # [R, V]
+    room = count - above.sum(dim=-1, keepdim=True)  # [R, 1]
+    return above | (tied & (tied.cumsum(dim=-1) <= room))  # [R, V]
 
 
 def _largest_first(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from minipaged.sampling.columns import column
+from minipaged.sampling.filters import largest_entries
 from minipaged.sampling.logprobs import TokenLogprobs
 
 ELEMENTS_AT_ONCE = 2**23
@@ -30,8 +31,8 @@ class LogprobTensors:
         token_ids: int64 `[R]`.
         logprobs: float32 `[R]`.
         ranks: int64 `[R]`, from 1.
-        top_ids: int64 `[R, K]`, likeliest first.
-        top_logprobs: float32 `[R, K]`.
+        top_ids: int64 `[R, K]`, the likeliest tokens in any order.
+        top_logprobs: float32 `[R, K]`, theirs.
     """
 
     token_ids: Tensor
@@ -50,7 +51,7 @@ class LogprobTensors:
         result: list[TokenLogprobs] = []
         for row, k in enumerate(num_top):
             top = list(zip(top_ids[row], top_logprobs[row], strict=True))
-            # topk leaves the order of equals open; ranks put the lower id first.
+            # As for ranks: of equals, the lower id first.
             top.sort(key=lambda entry: (-entry[1], entry[0]))
             result.append(TokenLogprobs(token_ids[row], logprobs[row], ranks[row], tuple(top[:k])))
         return result
@@ -79,8 +80,8 @@ def gather_logprobs(logits: Tensor, rows: Sequence[int], token_ids: Tensor, num_
         likelier = logprobs > logprob  # [C, V]
         level = (logprobs == logprob) & (ids < token[:, None])  # [C, V]
         rank = (likelier | level).sum(dim=-1) + 1  # [C]
-        top = logprobs.topk(min(num_top, vocab_size), dim=-1)  # [C, K]
-        parts.append(LogprobTensors(token, logprob.squeeze(1), rank, top.indices, top.values))
+        top_ids = _likeliest(logprobs, min(num_top, vocab_size))  # [C, K]
+        parts.append(LogprobTensors(token, logprob.squeeze(1), rank, top_ids, logprobs.gather(1, top_ids)))
     return LogprobTensors(
         torch.cat([part.token_ids for part in parts]),
         torch.cat([part.logprobs for part in parts]),
@@ -88,6 +89,20 @@ def gather_logprobs(logits: Tensor, rows: Sequence[int], token_ids: Tensor, num_
         torch.cat([part.top_ids for part in parts]),
         torch.cat([part.top_logprobs for part in parts]),
     )
+
+
+def _likeliest(logprobs: Tensor, num_top: int) -> Tensor:
+    """The ids of each row's `num_top` largest entries, int64 `[C, K]`; of equals, the lowest ids.
+
+    Which of several equals `topk` takes is left open, and half-precision models tie often. So it
+    first finds the smallest value that belongs, and then collects the entries that a mask selects.
+    """
+    if num_top == 0:
+        return logprobs.new_empty((logprobs.shape[0], 0), dtype=torch.int64)  # [C, 0]
+    threshold = logprobs.topk(num_top, dim=-1).values[:, -1:]  # [C, 1]
+    count = torch.full_like(threshold, num_top, dtype=torch.int64)  # [C, 1]
+    belongs = largest_entries(logprobs, threshold, count)  # [C, V], num_top of them true
+    return belongs.float().topk(num_top, dim=-1).indices  # [C, K]
 
 
 @torch.inference_mode()

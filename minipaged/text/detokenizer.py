@@ -31,11 +31,10 @@ from collections.abc import Callable, Sequence
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _UNFINISHED = 3  # bytes that an unfinished UTF-8 character can have
-_CHARACTER = _UNFINISHED + 1  # bytes, and so tokens, that a finished one can have
 _MAX_CONTEXT = 6  # tokens; a longer context is cut, and cutting costs a decode or more
 
 # Pending tokens grow in number only while invalid bytes come. Then these from either end are kept:
-_HEAD = _CHARACTER  # four bytes without a character in front: they keep a byte-fallback run invalid
+_HEAD = _UNFINISHED + 1  # four bytes without a character in front: they keep a byte-fallback run invalid
 _TAIL = 3 * _UNFINISHED + _UNFINISHED  # three U+FFFD of up to three bytes, and what the cut may touch
 _MAX_PENDING = _HEAD + _TAIL + 8  # cut at this length, and so only every eighth token
 
@@ -97,13 +96,13 @@ class Detokenizer:
         self._pending, self._pending_text, self._given = [], "", 0
         if len(self._context) <= _MAX_CONTEXT:
             return
-        for length in range(1, _CHARACTER + 1):
+        # One character does, or, should it be a space that does not show, that and the one before:
+        # five tokens at most.
+        for length in range(1, _MAX_CONTEXT + 1):
             text = self._decode(self._context[-length:])
             if _can_be_context(text):
                 self._context, self._context_text = self._context[-length:], text
                 return
-        self._context = self._context[-_CHARACTER:]
-        self._context_text = self._decode(self._context)
 
     def _cut_pending(self) -> None:
         """Drop pending tokens from the middle; the text held back, and what follows it, stay the same.
@@ -139,7 +138,7 @@ def _context_from_prompt(decode: Decode, prompt: Sequence[int]) -> list[int]:
     for token_id in reversed(prompt):
         if _is_special(decode, token_id):
             continue
-        if len(end) < _CHARACTER:
+        if len(end) < _MAX_CONTEXT:
             end.insert(0, token_id)
             if _can_be_context(decode(end)):
                 return end

@@ -50,6 +50,21 @@ def random_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
 
 
 @pytest.fixture(scope="session")
+def nano_model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    """The smallest model there is, for tests of bookkeeping over very many steps."""
+    folder = make_model(
+        tmp_path_factory.mktemp("models") / "nano",
+        num_layers=1,
+        hidden_size=16,
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=16,
+        vocab_size=32,
+    )
+    return load(str(folder))
+
+
+@pytest.fixture(scope="session")
 def tiny() -> Pair:
     """The embedded model; its oracle computes with the weights that the loader read."""
     model = load("tiny")

@@ -32,8 +32,15 @@ def test_as_computed_in_plain_python(logits: list[float], k: int, data: st.DataO
     assert found.logprob == pytest.approx(logits[token] - log_sum, abs=1e-5)
     assert found.rank == order.index(token) + 1
     assert [lp for _, lp in found.top] == pytest.approx([logits[t] - log_sum for t in order[:k]], abs=1e-5)
-    # Equals at the end of the list may stand in for each other, and nothing else.
-    assert all(logits[t] == logits[o] for (t, _), o in zip(found.top, order[:k], strict=True))
+    assert [t for t, _ in found.top] == order[:k]
+
+
+def test_of_equals_the_lower_ids_come_first() -> None:
+    logits = torch.randint(0, 3, (20, 500), generator=torch.Generator().manual_seed(0)).float()
+    for row, found in zip(logits.tolist(), prompt_logprobs(logits, logits.argmax(-1), 20), strict=True):
+        order = sorted(range(500), key=lambda token: (-row[token], token))
+        assert [token for token, _ in found.top] == order[:20]
+        assert (found.token_id, found.rank) == (order[0], 1)
 
 
 def test_sampled_ones_are_of_the_raw_logits() -> None:

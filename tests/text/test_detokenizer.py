@@ -138,6 +138,12 @@ def test_fallback_any_ids(output: list[int]) -> None:
     assert "".join(pieces(FALLBACK, [FALLBACK.words[3]], output)) == fallback_reading(output)
 
 
+def test_space_as_a_byte_after_a_long_character() -> None:
+    """The decoder drops a leading space however it is spelled, so a space alone is no context."""
+    output = FALLBACK.spell("a 𐀀 b 𐀀 ".encode()) * 3
+    assert "".join(pieces(FALLBACK, [], output)) == FALLBACK.decode(output)
+
+
 def test_leading_space_depends_on_the_prompt() -> None:
     hello = FALLBACK.words[1]
     assert pieces(FALLBACK, [], [hello, hello]) == ["Hello", " Hello", ""]
@@ -197,7 +203,7 @@ def test_work_per_token_is_bounded(tokenizer: SpotTokenizer, name: str) -> None:
         longest = max(longest, len(token_ids))
         return tokenizer.decode(token_ids)
 
-    detokenizer = Detokenizer(counting)
+    detokenizer = Detokenizer(counting, [tokenizer.words[3]])
     worst = 0
     text: list[str] = []
     for token_id in output:
@@ -210,6 +216,8 @@ def test_work_per_token_is_bounded(tokenizer: SpotTokenizer, name: str) -> None:
     assert passed <= 32 * len(output)
     if tokenizer is BYTES:
         assert "".join(text) == tokenizer.decode(output)
+    if tokenizer is FALLBACK:
+        assert "".join(text) == fallback_reading(output)
 
 
 def test_a_long_prompt_is_looked_at_from_its_end() -> None:

@@ -59,9 +59,7 @@ def snapshot(*, num_blocks: int = 24, num_sequences: int = 5) -> PoolSnapshot:
     """A pool in which the first two of the used blocks are shared by all sequences, and each has one
     of its own, half full. The last three blocks are cached."""
     keys = [SequenceKey(f"r{i}") for i in range(num_sequences)]
-    sequences = [
-        SequenceSnapshot(key, 10, 11, 10, 20, block_ids=(1, 2, 3 + i)) for i, key in enumerate(keys)
-    ]
+    sequences = [SequenceSnapshot(key, 10, 11, 10, 20, block_ids=(1, 2, 3 + i)) for i, key in enumerate(keys)]
     blocks = [BlockSnapshot(0, "null")]
     blocks += [BlockSnapshot(i, "used", tuple(keys), 4) for i in (1, 2)]
     blocks += [BlockSnapshot(3 + i, "used", (key,), 2) for i, key in enumerate(keys)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from minipaged.view.printable import REPLACEMENT, one_line, printable
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.cells import cell_len
@@ -25,6 +26,11 @@ def drawn(taken: PoolSnapshot, width: int, **options: int) -> list[str]:
     return console.export_text().splitlines()
 
 
+def pool_rows(lines: list[str]) -> list[str]:
+    """The rows of blocks: a number, then cells of two columns."""
+    return [line for line in lines if re.fullmatch(r" *\d+( \S.)+", line)]
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_line_is_wider_than_the_console(width: int, tiny: LoadedModel) -> None:
     pictures = [snapshot(), snapshot(num_blocks=2000, num_sequences=70)]
@@ -41,7 +47,7 @@ def test_no_line_is_wider_than_the_console(width: int, tiny: LoadedModel) -> Non
 def test_shared_blocks_and_queues_are_shown(width: int) -> None:
     lines = drawn(snapshot(num_sequences=5), width)
     text = "\n".join(lines)
-    pool = [line for line in lines if line[:2].strip().isdigit()]
+    pool = pool_rows(lines)
     assert "\n".join(pool).count("A⁵") == 2  # two blocks, five holders
     assert "\n".join(pool).count(UNICODE.cached) == 3
     assert "Running: 5" in text
@@ -53,7 +59,7 @@ def test_shared_blocks_and_queues_are_shown(width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_each_block_has_one_cell(width: int) -> None:
-    rows = [line for line in drawn(snapshot(num_blocks=30), width) if line[:2].strip().isdigit()]
+    rows = pool_rows(drawn(snapshot(num_blocks=30), width))
     assert sum(len(line.split()) - 1 for line in rows) == 30
     # A row begins with the number of its first block.
     numbers = [int(line.split()[0]) for line in rows]
