@@ -97,7 +97,9 @@ class FakeEngine:
 
     def compute(self, output: SchedulerOutput) -> None:
         """What the runner and the engine do with a plan."""
-        spans = [(i.seq.num_computed_tokens, i.seq.num_computed_tokens + i.num_tokens) for i in output.scheduled]
+        spans = [
+            (i.seq.num_computed_tokens, i.seq.num_computed_tokens + i.num_tokens) for i in output.scheduled
+        ]
         self.tensor.copy([copy for item in output.scheduled for copy in item.copies])
         for item, (start, end) in zip(output.scheduled, spans, strict=True):
             self.tensor.write(list(item.seq.block_table), item.seq.token_ids, start, end)
@@ -163,7 +165,9 @@ class FakeEngine:
         assert len(seq.block_table) == -(-end // size)
         for i in range(start // size, -(-end // size)):
             promised = pool.is_cached(seq.block_table[i]) and end >= (i + 1) * size
-            assert promised or (pool.ref_cnt[seq.block_table[i]] == 1 and not pool.is_cached(seq.block_table[i]))
+            assert promised or (
+                pool.ref_cnt[seq.block_table[i]] == 1 and not pool.is_cached(seq.block_table[i])
+            )
 
     def _check_reads(self, seq: Sequence, end: int) -> None:
         assert self.tensor.read(list(seq.block_table), end) == texts(seq.token_ids, end)

@@ -71,16 +71,15 @@ def test_all_that_were_scheduled_wait_again_in_their_order() -> None:
 
 def test_who_was_not_scheduled_is_not_disturbed() -> None:
     engine = FakeEngine(30, budget=2)
-    first, second = engine.add(2, max_tokens=9), engine.add(1, max_tokens=9)
-    third = engine.add(1, max_tokens=9)
-    for _ in range(4):
-        engine.step()
+    group, other = engine.add(1, max_tokens=9, n=2), engine.add(1, max_tokens=9)
+    engine.step()
     output = engine.fail()
-    assert [item.request for item in output.scheduled] == [first, second]
-    assert third not in engine.scheduler.running or third.num_preemptions == 0
+    assert {item.request for item in output.scheduled} == {group}, "its samples used up the budget"
+    assert engine.scheduler.running == [other]
+    assert (group.num_preemptions, other.num_preemptions) == (1, 0)
     engine.run()
-    for request in (first, second, third):
-        assert request.sequences[0].token_ids == engine.expected(request)[0]
+    for request in (group, other):
+        assert [seq.token_ids for seq in request.sequences] == engine.expected(request)
 
 
 def test_a_group_that_was_about_to_part() -> None:

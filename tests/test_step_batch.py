@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
+from itertools import pairwise
 
 import torch
 from hypothesis import given, settings
@@ -113,7 +114,7 @@ def test_every_row_says_where_its_token_is(step: tuple[list[ScheduledSequence], 
     assert {id(i) for i in batch.items} == {id(i) for i in items}
     assert (starts[0], starts[-1]) == (0, sum(i.num_tokens for i in items))
     assert batch.token_ids.shape == batch.positions.shape == metadata.slot_mapping.shape == (starts[-1],)
-    sizes = [end - start for start, end in zip(starts, starts[1:], strict=False)]
+    sizes = [end - start for start, end in pairwise(starts)]
     assert sizes == [i.num_tokens for i in batch.items]
     assert all(size == 1 for size in sizes[: metadata.num_decodes])
     assert all(size > 1 for size in sizes[metadata.num_decodes :])

@@ -18,6 +18,7 @@ from minipaged.cli.engine_options import (
 )
 from minipaged.cli.interrupt import interruptible
 from minipaged.cli.streams import remark
+from minipaged.cli.threads import suitable_threads
 from minipaged.errors import MinipagedError, PromptError
 from minipaged.view.printable import printable
 
@@ -68,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
             f"{args.model} has no chat template: it gets a plain transcript, and goes on with it as it likes"
         )
     params = replace(params, stop=[*params.stop_strings, *conversation.stop])
-    _Chat(engine, conversation, params).run()
+    with suitable_threads(engine.model.decoder):
+        _Chat(engine, conversation, params).run()
     return 0
 
 
@@ -173,6 +175,8 @@ class _Stream:
 
 def _read_line() -> str | None:
     """The user's next line; `None` at the end of the input."""
+    if sys.stdin is None:  # the process was started without one
+        return None
     try:
         if sys.stdin.isatty() and sys.stdout.isatty():
             with contextlib.suppress(ImportError):

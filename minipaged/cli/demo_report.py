@@ -61,7 +61,7 @@ def _summary(engine: LLMEngine, show: Show) -> Table:
     size = format_binary(plan.kv_cache_bytes)
     peak = f"{meter.peak_used:,} of {usable:,} blocks ({_share(meter.peak_used, usable)})"
     table.add_row("tokens", f"{counts}, in {stats.num_steps:,} steps")
-    table.add_row("pool", f"{usable:,} blocks of {plan.block_size} tokens and the null block, {size}")
+    table.add_row("pool", f"{usable:,} blocks, block size {plan.block_size}, and the null block: {size}")
     table.add_row("peak usage", f"{peak}, {meter.peak_running} sequences, {meter.peak_shared} blocks shared")
     table.add_row("waste, paged", _waste(meter.mean_unused, meter.mean_slots, "slots of used blocks"))
     table.add_row(

@@ -16,6 +16,7 @@ from minipaged.cli.engine_options import (
     sampling_params,
 )
 from minipaged.cli.streams import remark, stderr_console, stdout_console
+from minipaged.cli.threads import suitable_threads
 from minipaged.errors import PromptError
 from minipaged.view.printable import one_line, printable
 
@@ -57,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     llm = LLM(args.model, **engine_options(args))
     if not stderr_console().is_terminal:
         remark(str(llm.engine.memory_plan))  # in a terminal, LLM has shown it
-    outputs = llm.generate(prompts, params)
+    with suitable_threads(llm.engine.model.decoder):
+        outputs = llm.generate(prompts, params)
     if args.json:
         _print_json(outputs)
     else:

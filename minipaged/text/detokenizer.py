@@ -67,9 +67,10 @@ class Detokenizer:
         if unchanged and _is_special(self._decode, token_id):
             return ""  # nothing to remember; a long run of these must not fill the window
         self._pending.append(token_id)
-        if not window_text.startswith(self._context_text):
-            # The context ended in a byte token, which together with an invalid byte is invalid too.
-            # What begins with a byte needs no context.
+        unlike_before = not window_text.startswith(self._context_text)
+        if unlike_before or (not self._context_text and window_text.endswith(_REPLACEMENT)):
+            # The context ends in a byte token, or in a space that does not show and may be one. Bytes
+            # in a row are invalid together, so it must go; what begins with a byte needs no context.
             self._context, self._context_text = [], ""
             window_text = self._decode(self._pending)
         self._pending_text = window_text[len(self._context_text) :]

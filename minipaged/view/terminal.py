@@ -114,7 +114,7 @@ class PoolView:
                     label.outline,
                 ),
                 f"{seq.num_prompt_tokens} + {seq.num_output_tokens}/{seq.most_output_tokens}",
-                f"{len(seq.block_ids)} blocks",
+                f"{len(seq.block_ids)} block{'' if len(seq.block_ids) == 1 else 's'}",
             )
         yield table
         if len(sequences) > self.most_sequences:
@@ -146,7 +146,7 @@ class PoolView:
             f"{snapshot.num_cached:,} cached",
             f"{snapshot.num_free:,} free",
         )
-        heading = Text(f"Pool: {snapshot.num_usable:,} blocks of {snapshot.block_size} tokens", _HEADING)
+        heading = Text(f"Pool: {snapshot.num_usable:,} blocks, block size {snapshot.block_size}", _HEADING)
         return _lines([heading, *(Text(count, _QUIET) for count in counts)], width)
 
     def _counts(self, width: int) -> Iterator[Text]:

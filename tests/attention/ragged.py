@@ -116,7 +116,9 @@ def dense_attention(step: Step) -> Tensor:
         end = int(step.metadata.query_start_loc[s + 1])
         table = step.metadata.block_tables[s].tolist()
         cache = step.kv_layer.double()
-        picked = torch.stack([cache[:, table[p // block_size], p % block_size] for p in range(seq_len)], dim=1)
+        picked = torch.stack(
+            [cache[:, table[p // block_size], p % block_size] for p in range(seq_len)], dim=1
+        )
         heads = [head // group for head in range(step.heads.num_heads)]
         keys, values = picked[:, :, heads].transpose(1, 2)  # each [num_heads, L, head_dim]
         query = step.query[row:end].double().transpose(0, 1)  # [num_heads, Q, head_dim]

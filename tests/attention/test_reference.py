@@ -38,7 +38,9 @@ def check(step: Step) -> None:
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 4, 16, 32])
-@pytest.mark.parametrize("batch", [DECODES, PROMPTS, CHUNKS, MIXED], ids=["decode", "prompt", "chunk", "mixed"])
+@pytest.mark.parametrize(
+    "batch", [DECODES, PROMPTS, CHUNKS, MIXED], ids=["decode", "prompt", "chunk", "mixed"]
+)
 def test_kinds_and_block_sizes(batch: list[Span], block_size: int) -> None:
     check(make_step(batch, SMALL, block_size, seed=block_size))
 

@@ -157,6 +157,11 @@ def test_ctrl_c_ends_the_answer_and_not_the_chat(chat: Chat, monkeypatch: pytest
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+def test_without_an_input_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert cli.main(["chat", "--model", "tiny"]) == 0
+
+
 def test_ctrl_c_at_the_prompt_leaves(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

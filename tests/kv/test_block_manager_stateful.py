@@ -80,8 +80,8 @@ class BlockManagerMachine(RuleBasedStateMachine):
         assert len(hits) <= (len(tokens) - 1) // size
         for other in self.alive:
             if other.salt == salt:
-                agree = next((i for i, (a, b) in enumerate(zip(tokens, other.seq.token_ids)) if a != b), 99)
-                agree = min(agree, len(tokens) - 1, other.seq.num_tokens)
+                shortest = min(len(tokens) - 1, other.seq.num_tokens)
+                agree = max(i for i in range(shortest + 1) if tokens[:i] == other.seq.token_ids[:i])
                 assert len(hits) >= min(other.findable, agree // size)
         revived = sum(1 for hit in hits if hit.block_id not in self.references())
         fits = -(-len(tokens) // size) - len(hits) + revived <= self.free_blocks()

@@ -140,8 +140,9 @@ def test_fallback_any_ids(output: list[int]) -> None:
 
 def test_space_as_a_byte_after_a_long_character() -> None:
     """The decoder drops a leading space however it is spelled, so a space alone is no context."""
-    output = FALLBACK.spell("a 𐀀 b 𐀀 ".encode()) * 3
-    assert "".join(pieces(FALLBACK, [], output)) == FALLBACK.decode(output)
+    for before in range(8):
+        output = FALLBACK.spell(("a" * before + " 𐀀 b" * 3 + "𐀀 ").encode()) + [FALLBACK.words[1]] * 2
+        assert "".join(pieces(FALLBACK, [], output)) == FALLBACK.decode(output)
 
 
 def test_leading_space_depends_on_the_prompt() -> None:
