@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# Before torch starts its threads: on models this small one is faster, and test processes that run
+# side by side (`pytest -n`) would otherwise wait for each other's.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 
 from minipaged.errors import ModelNotFoundError

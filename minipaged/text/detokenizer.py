@@ -67,8 +67,8 @@ class Detokenizer:
         if unchanged and _is_special(self._decode, token_id):
             return ""  # nothing to remember; a long run of these must not fill the window
         self._pending.append(token_id)
-        unlike_before = not window_text.startswith(self._context_text)
-        if unlike_before or (not self._context_text and window_text.endswith(_REPLACEMENT)):
+        follows_unseen = not self._context_text and window_text.endswith(_REPLACEMENT)
+        if self._context and (follows_unseen or not window_text.startswith(self._context_text)):
             # The context ends in a byte token, or in a space that does not show and may be one. Bytes
             # in a row are invalid together, so it must go; what begins with a byte needs no context.
             self._context, self._context_text = [], ""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from minipaged.model.loader import LoadedModel, load_model
-from tests.oracle import Family, Oracle, make_model
+from tests.oracle import Family, Oracle, Shape, make_model
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Pair:
 
 
 # Every family; GQA, MHA and MQA; head dimensions 32, 64, 80, 128; tied and untied.
-RANDOM_MODELS: dict[str, tuple[Family, dict[str, object]]] = {
+RANDOM_MODELS: dict[str, tuple[Family, Shape]] = {
     "llama-gqa": ("llama", {"num_heads": 6, "num_kv_heads": 2, "head_dim": 32, "tied": True}),
     "llama-mha": ("llama", {"num_heads": 3, "num_kv_heads": 3, "head_dim": 64, "tied": False}),
     "llama-mqa": ("llama", {"num_heads": 4, "num_kv_heads": 1, "head_dim": 80, "tied": False}),
@@ -44,7 +44,8 @@ def random_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
     pairs = {}
     for seed, (name, (family, shape)) in enumerate(RANDOM_MODELS.items()):
         folder = tmp_path_factory.mktemp("models") / name
-        make_model(folder, family, seed=seed, hidden_size=84, max_position_embeddings=256, **shape)
+        sized = Shape(hidden_size=84, max_position_embeddings=256) | shape
+        make_model(folder, family, seed=seed, **sized)
         pairs[name] = Pair(load(str(folder)), Oracle.from_folder(folder))
     return pairs
 

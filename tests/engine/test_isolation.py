@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from minipaged import LLM, LLMEngine, SamplingParams
+from minipaged.config import HashAlgorithm
 from minipaged.model.loader import LoadedModel
 from minipaged.sampling.sampler import SampledToken
 from tests.engine.conftest import Pair
@@ -24,6 +25,7 @@ def add_all(engine: LLMEngine) -> None:
 
 def test_two_engines_step_by_step(random_models: dict[str, Pair]) -> None:
     pairs = [random_models["llama-gqa"], random_models["qwen3-gqa"], random_models["llama-gqa"]]
+    algorithms: list[HashAlgorithm] = ["sha256", "xxhash_cbor", "sha256_cbor"]
     engines = [
         make_engine(
             pair.model,
@@ -32,7 +34,7 @@ def test_two_engines_step_by_step(random_models: dict[str, Pair]) -> None:
             max_model_len=64,
             prefix_caching_hash_algo=algo,
         )
-        for pair, size, algo in zip(pairs, [4, 16, 1], ["sha256", "xxhash_cbor", "sha256_cbor"], strict=True)
+        for pair, size, algo in zip(pairs, [4, 16, 1], algorithms, strict=True)
     ]
     for engine in engines:
         add_all(engine)

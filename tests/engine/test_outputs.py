@@ -31,12 +31,14 @@ def test_text_is_the_decoded_tokens(engine: LLMEngine, tiny: Pair) -> None:
 
 def test_streamed_text_only_grows(engine: LLMEngine, tiny: Pair) -> None:
     engine.add_request("a", PROMPT, SamplingParams(seed=2, max_tokens=60, ignore_eos=True))
-    seen = ""
+    seen, token_ids = "", []
     while engine.has_unfinished_requests():
         [output] = engine.step()
-        assert output.outputs[0].text.startswith(seen)
-        seen = output.outputs[0].text
-    assert seen == decode(tiny, output.outputs[0].token_ids)
+        [sample] = output.outputs
+        assert sample.text.startswith(seen)
+        seen, token_ids = sample.text, sample.token_ids
+    assert len(token_ids) == 60
+    assert seen == decode(tiny, token_ids)
 
 
 def reference_tokens(engine: LLMEngine, count: int) -> list[int]:

@@ -54,11 +54,11 @@ def assert_same(got: list[RequestOutput], expected: list[RequestOutput]) -> None
             if wanted.cumulative_logprob is not None:
                 assert sample.cumulative_logprob == pytest.approx(wanted.cumulative_logprob, abs=1e-3)
         assert (output.prompt_logprobs is None) == (other.prompt_logprobs is None)
-        for found, wanted in zip(output.prompt_logprobs or [], other.prompt_logprobs or [], strict=True):
-            assert (found is None) == (wanted is None)
-            for token_id in wanted or {}:
+        for found, entries in zip(output.prompt_logprobs or [], other.prompt_logprobs or [], strict=True):
+            assert (found is None) == (entries is None)
+            for token_id, entry in (entries or {}).items():
                 assert found is not None
-                assert found[token_id].logprob == pytest.approx(wanted[token_id].logprob, abs=1e-4)
+                assert found[token_id].logprob == pytest.approx(entry.logprob, abs=1e-4)
 
 
 def assert_same_logprobs(got: list[RequestOutput], expected: list[RequestOutput]) -> None:

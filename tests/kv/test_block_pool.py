@@ -224,5 +224,5 @@ class PoolAgainstLists(RuleBasedStateMachine):
         pool.check_invariants()
 
 
-PoolAgainstLists.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+PoolAgainstLists.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 TestPoolAgainstLists = PoolAgainstLists.TestCase

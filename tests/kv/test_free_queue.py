@@ -66,7 +66,7 @@ class QueueAgainstList(RuleBasedStateMachine):
         assert [b for b in range(NUM_BLOCKS) if b in self.queue] == sorted(self.model)
 
 
-QueueAgainstList.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+QueueAgainstList.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 TestQueueAgainstList = QueueAgainstList.TestCase
 
 

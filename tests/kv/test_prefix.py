@@ -169,5 +169,5 @@ class ChainsAgainstText(RuleBasedStateMachine):
         assert all(len(texts) == 1 for texts in by_prefix.values()), "a prefix id stands for one prefix"
 
 
-ChainsAgainstText.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+ChainsAgainstText.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 TestChainsAgainstText = ChainsAgainstText.TestCase
