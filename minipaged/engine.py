@@ -3,7 +3,7 @@
 add_request -> step -> step -> ... -> outputs
                |- Scheduler.schedule     who runs, on which blocks
                |- ModelRunner.execute    one forward pass, samples
-               `- process                append tokens, fork, stop, free
+               `- OutputProcessor        text, and whether a sample has ended; then fork and free
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import time
 
 from minipaged.attention.backend import select_attention
 from minipaged.config import EngineConfig
-from minipaged.errors import ConfigError, InvariantError, RequestIdError
+from minipaged.device import check_given_model, resolve_device, resolve_dtype
+from minipaged.errors import InvariantError, RequestIdError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.cache import KVCache
 from minipaged.kv.prefix_hash import PrefixHasher
-from minipaged.memory_plan import plan_memory, resolve_device, resolve_dtype
+from minipaged.memory_plan import plan_memory
 from minipaged.model.loader import LoadedModel, load_model
-from minipaged.output_builder import OutputBuilder
+from minipaged.output_processor import OutputProcessor
 from minipaged.outputs import RequestOutput
 from minipaged.parts import Parts
 from minipaged.prompts import Prompt
@@ -29,6 +30,7 @@ from minipaged.request_intake import RequestIntake
 from minipaged.runner import ModelRunner, SequenceResult
 from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler import Scheduler
+from minipaged.scheduler_output import SchedulerOutput
 from minipaged.stats import EngineStats
 
 logger = logging.getLogger(__name__)
@@ -49,17 +51,17 @@ class LLMEngine:
 
     def __init__(self, config: EngineConfig, model: LoadedModel | None = None) -> None:
         self.config = config
-        device = resolve_device(config.device)
-        dtype = resolve_dtype(config.dtype, device)
-        attention = select_attention(config.attention_backend, device)
-        self.model = model or load_model(
-            config.model, dtype=dtype, device=device, load_format=config.load_format, seed=config.seed
-        )
-        parts = config.parts or Parts()
-        shape = self.model.config
-        self.memory_plan = plan_memory(config, shape, dtype, device)
-        if not config.enable_chunked_prefill:
-            _check_whole_prompts(config, self.memory_plan.max_model_len)
+        if model is None:
+            device = resolve_device(config.device)
+            dtype = resolve_dtype(config.dtype, device)
+            model = load_model(
+                config.model, dtype=dtype, device=device, load_format=config.load_format, seed=config.seed
+            )
+        else:
+            check_given_model(config, model)
+        self.model = model
+        decoder, shape, parts = model.decoder, model.config, config.parts or Parts()
+        self.memory_plan = plan_memory(config, shape, decoder.dtype, decoder.device)
         self.manager = BlockManager(
             self.memory_plan.num_blocks,
             config.block_size,
@@ -80,21 +82,20 @@ class LLMEngine:
             block_size=config.block_size,
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
-            dtype=dtype,
-            device=device,
+            dtype=decoder.dtype,
+            device=decoder.device,
         )
         self._runner = ModelRunner(
-            self.model.decoder,
+            decoder,
             self.kv_cache,
-            attention=parts.attention or attention,
+            attention=parts.attention or select_attention(config.attention_backend, decoder.device),
             write_kv=parts.write_kv,
             slot_mapping=parts.slot_mapping,
-            device=device,
             eos_token_ids=shape.eos_token_ids,
         )
         self._intake = RequestIntake(config, self.model, self.manager, self.memory_plan.max_model_len)
         self._requests: dict[str, Request] = {}
-        self._builders: dict[str, OutputBuilder] = {}
+        self._processors: dict[str, OutputProcessor] = {}
         self._seeds = random.Random(config.seed)
         self._num_arrivals = 0
         self._num_steps = 0
@@ -105,10 +106,6 @@ class LLMEngine:
     def max_model_len(self) -> int:
         """Longest prompt plus output of one request, in tokens."""
         return self.memory_plan.max_model_len
-
-    def check_request(self, prompt: Prompt, params: SamplingParams, priority: int = 0) -> None:
-        """Raise what `add_request` would raise for this prompt, and do nothing else."""
-        self._intake.check(prompt, params, priority)
 
     def add_request(
         self, request_id: str, prompt: Prompt, params: SamplingParams | None = None, priority: int = 0
@@ -147,7 +144,7 @@ class LLMEngine:
         )
         self._num_arrivals += 1
         self._requests[request_id] = request
-        self._builders[request_id] = OutputBuilder(request, self.model, time.monotonic())
+        self._processors[request_id] = OutputProcessor(request, self.model, time.monotonic())
         self.scheduler.add(request)
 
     def has_unfinished_requests(self) -> bool:
@@ -159,30 +156,31 @@ class LLMEngine:
         Returns:
             The outputs so far of each request that got a token or ended in this step.
         """
-        return [builder.build() for builder in self.advance()]
+        return [processor.build() for processor in self.advance()]
 
-    def advance(self) -> list[OutputBuilder]:
+    def advance(self) -> list[OutputProcessor]:
         """As `step`, without making the outputs: whoever wants only the finished ones, or only
         what is new, saves copying the rest in each step."""
         if not self._requests:
             return []
-        output = self.scheduler.schedule()
-        if not output.scheduled:
-            raise InvariantError("requests are unfinished, but none of them can be scheduled")
+        output = SchedulerOutput()
         try:
+            self.scheduler.schedule(output)
+            if not output.scheduled:
+                raise InvariantError("requests are unfinished, but none of them can be scheduled")
             results = self._runner.execute(output)
         except BaseException:
             # Also after Ctrl-C: what this step promised to the prefix cache is not there.
             self.scheduler.rollback(output)
             raise
         self._num_steps += 1
-        advanced: dict[str, OutputBuilder] = {}
+        advanced: dict[str, OutputProcessor] = {}
         for result in results:
-            builder = self._builders[result.item.request.request_id]
-            if self._process(result, builder):
-                advanced[result.item.request.request_id] = builder
-        for request_id, builder in advanced.items():
-            if builder.request.is_finished:
+            processor = self._processors[result.item.request.request_id]
+            if self._process(result, processor):
+                advanced[result.item.request.request_id] = processor
+        for request_id, processor in advanced.items():
+            if processor.request.is_finished:
                 self._forget(request_id)
         return list(advanced.values())
 
@@ -195,10 +193,10 @@ class LLMEngine:
         """
         if request_id not in self._requests:
             return None
-        builder = self._builders[request_id]
-        builder.abort(None)
+        processor = self._processors[request_id]
+        processor.abort()
         self._forget(request_id)
-        return builder.build()
+        return processor.build()
 
     def reset_prefix_cache(self) -> None:
         """Forget all cached blocks. Running requests go on undisturbed."""
@@ -222,7 +220,7 @@ class LLMEngine:
         )
 
     def check_invariants(self) -> None:
-        """Hold all bookkeeping together. Slow; for tests.
+        """Compare all bookkeeping. Slow; for tests.
 
         Raises:
             InvariantError: a bug.
@@ -230,19 +228,19 @@ class LLMEngine:
         self.manager.check_invariants(self._requests.values())
         self.scheduler.check_invariants(self._requests.values())
 
-    def _process(self, result: SequenceResult, builder: OutputBuilder) -> bool:
+    def _process(self, result: SequenceResult, processor: OutputProcessor) -> bool:
         """Take in what a step found out about one sequence; whether anything is to be reported."""
-        item = result.item
-        builder.add_prompt_logprobs(item.seq, result.prompt_logprobs)
-        item.seq.num_computed_tokens += item.num_tokens
-        if not result.samples:
+        request, seq = result.item.request, result.item.seq
+        processor.add_prompt_logprobs(result.prompt_logprobs, first=seq.num_computed_tokens + 1)
+        seq.num_computed_tokens += result.item.num_tokens
+        if not result.sampled_tokens:
             return False
-        samples = [item.seq, *self._fork(item.request, item.seq, len(result.samples) - 1)]
-        for seq, sampled in zip(samples, result.samples, strict=True):
-            self._generation_tokens += 1
-            builder.append(seq, sampled)
-            if seq.is_finished:
-                self.manager.free(seq)
+        seqs = [seq, *self._fork(request, seq, len(result.sampled_tokens) - 1)]
+        for each, sampled in zip(seqs, result.sampled_tokens, strict=True):
+            self._generation_tokens += sampled.error is None
+            processor.add_token(each, sampled)
+            if each.is_finished:
+                self.manager.free(each)
         return True
 
     def _fork(self, request: Request, parent: Sequence, count: int) -> list[Sequence]:
@@ -257,14 +255,5 @@ class LLMEngine:
 
     def _forget(self, request_id: str) -> None:
         request = self._requests.pop(request_id)
-        del self._builders[request_id]
+        del self._processors[request_id]
         self.scheduler.retire(request)
-
-
-def _check_whole_prompts(config: EngineConfig, max_model_len: int) -> None:
-    if config.max_num_batched_tokens < max_model_len:
-        raise ConfigError(
-            f"without chunked prefill a prompt of up to {max_model_len:,} tokens must fit into one step, but "
-            f"max_num_batched_tokens is {config.max_num_batched_tokens:,}: raise it, lower max_model_len, "
-            "or leave enable_chunked_prefill on"
-        )

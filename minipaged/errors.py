@@ -30,6 +30,10 @@ class RequestIdError(MinipagedError, ValueError):
     """A request id that is already in use."""
 
 
+class EngineBusyError(MinipagedError):
+    """The engine has unfinished requests, and what was asked for needs it to itself."""
+
+
 class ModelNotFoundError(MinipagedError, ValueError):
     """No model by that name: not built in, not a folder, not a file, not in the hub."""
 

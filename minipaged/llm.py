@@ -10,10 +10,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from minipaged.config import EngineConfig, EngineOptions
 from minipaged.engine import LLMEngine
-from minipaged.errors import ConfigError, PromptError
+from minipaged.errors import ConfigError, EngineBusyError, PromptError, SamplingParamsError
 from minipaged.model.tokenizer import ChatMessage
 from minipaged.outputs import RequestOutput
-from minipaged.prompts import Prompt, TokensPrompt, parse_prompts
+from minipaged.prompts import Prompt, TokensPrompt, as_prompt_list
 from minipaged.sampling.params import SamplingParams
 
 
@@ -67,17 +67,10 @@ class LLM:
         Raises:
             PromptError, RequestTooLargeError, SamplingParamsError: one of the requests cannot be
                 served; the message says which. Nothing was run then.
+            EngineBusyError: requests that were added through `engine` are unfinished.
         """
-        parsed = parse_prompts(prompts)
-        params = self._params_for(parsed, sampling_params)
-        for number, (prompt, one) in enumerate(zip(parsed, params, strict=True)):
-            try:
-                self.engine.check_request(prompt, one)
-            except ValueError as error:
-                if len(parsed) > 1:
-                    error.args = (f"prompt {number}: {error}",)
-                raise
-        return self._run(parsed, params, use_tqdm)
+        listed = as_prompt_list(prompts)
+        return self._run(listed, self._params_for(listed, sampling_params), use_tqdm)
 
     def chat(
         self,
@@ -122,23 +115,26 @@ class LLM:
     def _run(
         self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], show_progress: bool
     ) -> list[RequestOutput]:
+        if self.engine.has_unfinished_requests():
+            raise EngineBusyError(
+                "the engine has unfinished requests, whose outputs would be lost here: step it until they "
+                "are done, or abort them"
+            )
         ids: list[str] = []
         finished: dict[str, RequestOutput] = {}
         with self._progress(show_progress) as progress:
             task = progress.add_task("Generating", total=len(prompts), rate="")
             num_tokens = 0
             try:
-                for prompt, one in zip(prompts, params, strict=True):
+                for number, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
                     request_id = f"generate-{self._num_generated}"
                     self._num_generated += 1
-                    self.engine.add_request(request_id, prompt, one)
+                    self._add(request_id, prompt, one, f"prompt {number}: " if len(prompts) > 1 else "")
                     ids.append(request_id)
-                own = set(ids)
                 while len(finished) < len(ids):
-                    for builder in self.engine.advance():
-                        request = builder.request
-                        if request.is_finished and request.request_id in own:
-                            output = builder.build()
+                    for processor in self.engine.advance():
+                        if processor.request.is_finished:
+                            output = processor.build()
                             finished[output.request_id] = output
                             num_tokens += sum(len(sample.token_ids) for sample in output.outputs)
                     elapsed = progress.tasks[0].elapsed or 0.0
@@ -150,6 +146,12 @@ class LLM:
                     self.engine.abort_request(request_id)
                 raise
         return [finished[request_id] for request_id in ids]
+
+    def _add(self, request_id: str, prompt: Prompt, params: SamplingParams, label: str) -> None:
+        try:
+            self.engine.add_request(request_id, prompt, params)
+        except (PromptError, SamplingParamsError) as error:
+            raise type(error)(f"{label}{error}") from None
 
     def _progress(self, show: bool) -> Progress:
         visible = show and (self._console.is_terminal or self._console.is_jupyter)

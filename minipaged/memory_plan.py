@@ -1,4 +1,4 @@
-"""MemoryPlan: what an engine settles at start: device, dtype, blocks in the pool, longest request."""
+"""MemoryPlan: what an engine settles at start: blocks in the pool, and the longest request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import psutil
 import torch
 
-from minipaged.config import DType, EngineConfig
+from minipaged.config import EngineConfig
 from minipaged.errors import ConfigError
 from minipaged.kv.size import (
     KVShape,
@@ -22,8 +22,6 @@ from minipaged.model.config import ModelConfig
 CPU_MEMORY_SHARE = 0.25
 """Without another instruction, the KV cache of a CPU engine gets this share of the memory that is
 free after the weights were loaded; less if all running sequences at full length need less."""
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -53,43 +51,14 @@ class MemoryPlan:
         return log_line(self.num_blocks, self.block_size, self.max_model_len, self.device_name)
 
 
-def resolve_device(device: str) -> torch.device:
-    """`"auto"` is cuda, then mps, then cpu; anything else is a torch device string.
-
-    Raises:
-        ConfigError: no such device, or not on this machine.
-    """
-    if device == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-    except (RuntimeError, TypeError):
-        raise ConfigError(
-            f"device must be 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps', not {device!r}"
-        ) from None
-    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not present.get(resolved.type, False):
-        raise ConfigError(f"device {device!r} is not on this machine; use 'auto' or 'cpu'")
-    return resolved
-
-
-def resolve_dtype(dtype: DType, device: torch.device) -> torch.dtype:
-    """`"auto"` is bfloat16 on cuda, and float32 elsewhere: exact, and fast enough to learn on."""
-    if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return _DTYPES[dtype]
-
-
 def plan_memory(
     config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device
 ) -> MemoryPlan:
     """Decide how many blocks there are, and how long a request may be. The weights are loaded.
 
     Raises:
-        ConfigError: the pool cannot hold one request of `max_model_len`; the message has the
-            longest that fits.
+        ConfigError: the pool cannot hold one request of `max_model_len`, and the message has the
+            longest that fits; or a step cannot, without chunked prefill.
     """
     shape = KVShape(model.num_layers, model.num_kv_heads, model.head_dim, dtype.itemsize)
     size = bytes_per_block(shape, config.block_size)
@@ -99,12 +68,19 @@ def plan_memory(
     if num_blocks is None:
         fitting = num_blocks_that_fit(_free_bytes(config, device), shape, config.block_size)
         num_blocks = min(fitting, _most_useful_blocks(config, model))
+    max_model_len = resolve_max_model_len(
+        config.max_model_len, model.max_position_embeddings, num_blocks, config.block_size
+    )
+    if not config.enable_chunked_prefill and config.max_num_batched_tokens < max_model_len:
+        raise ConfigError(
+            f"without chunked prefill a prompt of up to {max_model_len:,} tokens must fit into one step, but "
+            f"max_num_batched_tokens is {config.max_num_batched_tokens:,}: raise it, lower max_model_len, "
+            "or leave enable_chunked_prefill on"
+        )
     return MemoryPlan(
         num_blocks=num_blocks,
         block_size=config.block_size,
-        max_model_len=resolve_max_model_len(
-            config.max_model_len, model.max_position_embeddings, num_blocks, config.block_size
-        ),
+        max_model_len=max_model_len,
         bytes_per_block=size,
         device_name="GPU" if device.type == "cuda" else "CPU",
     )

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minipaged.request import FinishReason, RequestMetrics
+from minipaged.request import FinishReason
 from minipaged.sampling.logprobs import Logprob
 
 PositionLogprobs = dict[int, Logprob]
 """For one position: the chosen token and the most likely ones, by token id."""
+
+
+@dataclass(frozen=True)
+class RequestMetrics:
+    """When things happened to a request, in seconds of `time.monotonic()`."""
+
+    arrival_time: float
+    first_token_time: float | None = None
+    finished_time: float | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class RequestOutput:
         request_id: the caller's name for it.
         prompt: the prompt's text, if it was given as text.
         prompt_token_ids: the prompt's tokens.
-        outputs: one for each sample.
+        outputs: one for each sample; one alone until the prompt is computed.
         finished: whether all samples have ended.
         num_cached_tokens: prompt tokens that were found in the prefix cache.
         num_preemptions: how often the request lost its blocks and was computed again.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minipaged.attention.metadata import Attention
+from minipaged.attention.metadata import AttentionFn
 from minipaged.kv.block_table import SlotMapping, slot_mapping
 from minipaged.kv.cache import WriteKV, write_kv
 from minipaged.kv.prefix_hash import HashFunction
@@ -28,5 +28,5 @@ class Parts:
 
     slot_mapping: SlotMapping = slot_mapping
     write_kv: WriteKV = write_kv
-    attention: Attention | None = None
+    attention: AttentionFn | None = None
     hash_function: HashFunction | None = None

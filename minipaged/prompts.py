@@ -43,7 +43,7 @@ class ParsedPrompt:
     priority: int | None = None
 
 
-def parse_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+def as_prompt_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """One prompt or several, as a list of prompts. A list of integers is one prompt.
 
     Raises:
@@ -79,7 +79,9 @@ def parse_prompt(
         if ("prompt" in prompt) == ("prompt_token_ids" in prompt):
             raise PromptError("a prompt dict needs either 'prompt' or 'prompt_token_ids', and not both")
         body = prompt.get("prompt", prompt.get("prompt_token_ids"))
-        salt, priority = _salt(prompt.get("cache_salt")), _priority(prompt.get("priority"))
+        salt = _salt(prompt.get("cache_salt"))
+        if prompt.get("priority") is not None:
+            priority = check_priority(prompt.get("priority"))
         if ("prompt" in prompt) != isinstance(body, str):
             raise PromptError("'prompt' must be a string and 'prompt_token_ids' a list of integers")
     if isinstance(body, str):
@@ -130,9 +132,12 @@ def _salt(salt: object) -> str | None:
     return salt
 
 
-def _priority(priority: object) -> int | None:
-    if priority is None:
-        return None
-    if isinstance(priority, bool) or not isinstance(priority, int):
+def check_priority(priority: object) -> int:
+    """A request's priority.
+
+    Raises:
+        PromptError: not an integer.
+    """
+    if isinstance(priority, bool) or not isinstance(priority, Integral):
         raise PromptError(f"priority must be an integer (smaller is more urgent), not {priority!r:.80}")
-    return priority
+    return int(priority)

@@ -41,7 +41,8 @@ class Sequence:
         num_computed_tokens: how many have their keys and values in the cache.
         block_table: the physical blocks.
         block_hashes: the hash of each full block of `token_ids`, as far as it was needed.
-        prefix_ids: for each leading block that is in the prefix cache, its verified prefix.
+        prefix_ids: for each leading block that is in the prefix cache, the id of the prefix that
+            ends with it (see `kv/prefix.py`).
         finish_reason: why it ended, or `None` while it has not.
     """
 
@@ -74,15 +75,6 @@ class Sequence:
         )
 
 
-@dataclass(frozen=True)
-class RequestMetrics:
-    """When things happened to a request, in seconds of `time.monotonic()`."""
-
-    arrival_time: float
-    first_token_time: float | None = None
-    finished_time: float | None = None
-
-
 @dataclass(eq=False)
 class Request:
     """A user's request on its way through the engine.
@@ -90,12 +82,17 @@ class Request:
     Attributes:
         request_id: the caller's name for it, unique among unfinished requests.
         prompt_token_ids: the prompt.
-        params: how to sample; `max_tokens` is resolved to a number here.
-        max_tokens: most output tokens for each sequence.
+        params: how to sample.
+        max_tokens: most output tokens of each sequence: `params.max_tokens`, or less where
+            `max_model_len` leaves less room.
         sampling_seed: the params' seed, or one that the engine drew.
         arrival: the number of its arrival, from 0: the tie-breaker of every order.
         priority: smaller is more urgent; read under `scheduling_policy="priority"`.
         cache_salt: only requests with the same salt share cached blocks.
+        prompt: the prompt's text, if it was given as text.
+        status: where it is in its life.
+        num_preemptions: how often it lost its blocks.
+        num_cached_tokens: prompt tokens found in the prefix cache at its first admission.
         sequences: one to begin with; `params.n` once the prompt has been computed.
     """
 
@@ -111,7 +108,6 @@ class Request:
     status: RequestStatus = RequestStatus.WAITING
     num_preemptions: int = 0
     num_cached_tokens: int | None = None
-    """Prompt tokens found in the prefix cache at its first admission."""
     sequences: list[Sequence] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -127,6 +123,11 @@ class Request:
         return all(seq.is_finished for seq in self.sequences)
 
     @property
-    def urgency(self) -> tuple[int, int]:
-        """The order under `priority`: the smallest goes first, the largest is preempted first."""
-        return (self.priority, self.arrival)
+    def has_forked(self) -> bool:
+        """Whether the prompt is computed and all samples exist; before that there is one sequence."""
+        return len(self.sequences) == self.params.n
+
+    @property
+    def num_seqs(self) -> int:
+        """How many sequences it counts for in the batch: all its samples, also before they fork."""
+        return len(self.unfinished) if self.has_forked else self.params.n

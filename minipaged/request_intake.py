@@ -8,7 +8,7 @@ from minipaged.config import EngineConfig
 from minipaged.errors import PromptError, RequestTooLargeError, SamplingParamsError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.model.loader import LoadedModel
-from minipaged.prompts import ParsedPrompt, Prompt, parse_prompt
+from minipaged.prompts import ParsedPrompt, Prompt, check_priority, parse_prompt
 from minipaged.sampling.params import SamplingParams
 
 
@@ -44,8 +44,7 @@ class RequestIntake:
         parsed = parse_prompt(
             prompt, self._model.tokenizer, self._model.config.vocab_size, self._max_model_len
         )
-        if parsed.priority is not None:
-            priority = parsed.priority
+        priority = check_priority(priority) if parsed.priority is None else parsed.priority
         if priority and self._config.scheduling_policy != "priority":
             raise PromptError(
                 f"priority={priority} has no meaning under scheduling_policy="

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minipaged.attention.metadata import Attention, AttentionMetadata
+from minipaged.attention.metadata import AttentionFn, AttentionMetadata
 from minipaged.kv.block_table import SlotMapping
 from minipaged.kv.cache import KVCache, WriteKV
 from minipaged.model.decoder import AttendFn, Decoder
 from minipaged.request import Request, Sequence
+from minipaged.sampling.logprob_tensors import prompt_logprobs
 from minipaged.sampling.logprobs import TokenLogprobs
 from minipaged.sampling.sampler import SampledToken, SamplingRow, sample
-from minipaged.sampling.token_logprobs import prompt_logprobs
 from minipaged.sampling.uniform import uniform
 from minipaged.scheduler import ScheduledSequence, SchedulerOutput
 from minipaged.step_batch import StepBatch, build_step_batch
@@ -29,12 +29,12 @@ class SequenceResult:
 
     Attributes:
         item: what was scheduled.
-        samples: the next tokens: none in the middle of a prompt, `n` where a prompt ends, else one.
+        sampled_tokens: none in the middle of a prompt, `n` where a prompt ends, else one.
         prompt_logprobs: for the prompt tokens that follow those computed in this step, if asked for.
     """
 
     item: ScheduledSequence
-    samples: list[SampledToken]
+    sampled_tokens: list[SampledToken]
     prompt_logprobs: list[TokenLogprobs]
 
 
@@ -54,10 +54,9 @@ class ModelRunner:
         decoder: Decoder,
         cache: KVCache,
         *,
-        attention: Attention,
+        attention: AttentionFn,
         write_kv: WriteKV,
         slot_mapping: SlotMapping,
-        device: torch.device,
         eos_token_ids: tuple[int, ...],
     ) -> None:
         self._decoder = decoder
@@ -65,7 +64,7 @@ class ModelRunner:
         self._attention = attention
         self._write_kv = write_kv
         self._slot_mapping = slot_mapping
-        self._device = device
+        self._device = decoder.device
         self._eos_token_ids = eos_token_ids
         self._scale = decoder.config.head_dim**-0.5
 
@@ -80,23 +79,28 @@ class ModelRunner:
             device=self._device,
         )
         hidden = self._decoder(batch.token_ids, batch.positions, self._attend(batch.metadata))  # [T, hidden]
-        last = batch.metadata.query_start_list[1:]
-        ends = [i for i, item in enumerate(batch.items) if item.reaches_end]
-        rows = [_sampling_rows(item, self._eos_token_ids) for item in batch.items]
-        # One row of logits for each sample: the samples of one prompt all read its last token.
-        repeated = [last[i] - 1 for i in ends for _ in rows[i]]
-        sampled = iter(())
-        if repeated:
-            logits = self._decoder.logits(hidden[torch.tensor(repeated, device=self._device)])  # [R, vocab]
-            sampled = iter(sample(logits, [row for i in ends for row in rows[i]]))
+        sampled = self._sample(batch, hidden)
         return [
-            SequenceResult(
-                item,
-                samples=[next(sampled) for _ in rows[i]] if item.reaches_end else [],
-                prompt_logprobs=self._prompt_logprobs(item, hidden, batch, i),
-            )
+            SequenceResult(item, sampled[i], self._prompt_logprobs(item, hidden, batch, i))
             for i, item in enumerate(batch.items)
         ]
+
+    def _sample(self, batch: StepBatch, hidden: Tensor) -> list[list[SampledToken]]:
+        """The next tokens of each sequence of the batch, sampled all at once."""
+        ends = batch.metadata.query_start_list[1:]
+        where: list[tuple[int, int]] = []  # for each row to sample: its sequence, and its row of `hidden`
+        rows: list[SamplingRow] = []
+        for i, item in enumerate(batch.items):
+            for row in _sampling_rows(item, self._eos_token_ids):
+                where.append((i, ends[i] - 1))
+                rows.append(row)
+        sampled: list[list[SampledToken]] = [[] for _ in batch.items]
+        if rows:
+            last = torch.tensor([row for _, row in where], device=self._device)  # [R]
+            logits = self._decoder.logits(hidden[last])  # [R, vocab]
+            for (i, _), token in zip(where, sample(logits, rows), strict=True):
+                sampled[i].append(token)
+        return sampled
 
     def _attend(self, metadata: AttentionMetadata) -> AttendFn:
         """What the decoder calls in each layer: store the new keys and values, then attend."""
@@ -132,11 +136,11 @@ class ModelRunner:
 
 
 def _sampling_rows(item: ScheduledSequence, eos_token_ids: tuple[int, ...]) -> list[SamplingRow]:
-    """One row for each token to sample after this sequence."""
+    """One row for each token to sample after this sequence: they all read its last token's logits."""
     request = item.request
     if not item.reaches_end:
         return []
-    if len(request.sequences) < request.params.n:  # the prompt is done: all samples begin here
+    if not request.has_forked:  # the prompt is done, and all samples begin here
         return [_sampling_row(request, item.seq, i, eos_token_ids) for i in range(request.params.n)]
     return [_sampling_row(request, item.seq, item.seq.index, eos_token_ids)]
 

@@ -11,60 +11,14 @@ See the paper, section 4.5, and vLLM, `v1/core/sched/scheduler.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from minipaged.config import SchedulingPolicy
 from minipaged.errors import InvariantError
 from minipaged.kv.block_manager import BlockManager
-from minipaged.kv.cache import BlockCopy
 from minipaged.kv.prefix import CachedBlock
 from minipaged.request import Request, RequestStatus, Sequence
-from minipaged.waiting_queue import WaitingQueue
-
-
-@dataclass(frozen=True)
-class ScheduledSequence:
-    """One sequence's part of a step: compute `num_tokens` tokens after the computed ones.
-
-    `copies` are the block copies that must be done first, so that its writes hit no shared block.
-    """
-
-    request: Request
-    seq: Sequence
-    num_tokens: int
-    copies: tuple[BlockCopy, ...] = ()
-
-    @property
-    def reaches_end(self) -> bool:
-        """Whether all known tokens are computed after this step, so that it samples the next."""
-        return self.seq.num_computed_tokens + self.num_tokens == self.seq.num_tokens
-
-
-@dataclass
-class SchedulerOutput:
-    """The plan of one step."""
-
-    scheduled: list[ScheduledSequence] = field(default_factory=list)
-    num_tokens: int = 0
-    admitted: list[Request] = field(default_factory=list)
-    preempted: list[Request] = field(default_factory=list)
-
-    def plan(self, item: ScheduledSequence) -> None:
-        self.scheduled.append(item)
-        self.num_tokens += item.num_tokens
-
-    def withdraw(self, request: Request) -> None:
-        """Take a request's sequences out of the step again, and hand their budget back."""
-        self.scheduled = [item for item in self.scheduled if item.request is not request]
-        self.num_tokens = sum(item.num_tokens for item in self.scheduled)
-
-
-@dataclass
-class PrefixCacheCounts:
-    """Tokens looked up in the prefix cache, and found there, at first admissions."""
-
-    queries: int = 0
-    hits: int = 0
+from minipaged.scheduler_output import PrefixCacheCounts, ScheduledSequence, SchedulerOutput
+from minipaged.waiting_queue import WaitingQueue, rank
 
 
 class Scheduler:
@@ -96,15 +50,19 @@ class Scheduler:
         self._max_num_seqs = max_num_seqs
         self._max_num_batched_tokens = max_num_batched_tokens
         self._chunked = enable_chunked_prefill
-        self._policy = policy
+        self._policy: SchedulingPolicy = policy
 
     def add(self, request: Request) -> None:
         """Queue a request."""
         self.waiting.push(request)
 
-    def schedule(self) -> SchedulerOutput:
-        """Plan the next step, and take the blocks for it."""
-        output = SchedulerOutput()
+    def schedule(self, output: SchedulerOutput) -> None:
+        """Plan the next step, and take the blocks for it.
+
+        Args:
+            output: an empty plan, which is filled. It is the caller's, so that whatever goes wrong
+                from here to the end of the forward pass, the caller can `rollback`.
+        """
         for request in list(self.running):
             # A request further up may have preempted this one by now.
             if request.status is RequestStatus.RUNNING:
@@ -114,7 +72,6 @@ class Scheduler:
         # Nobody is admitted in a step that had to preempt: the pool is dry.
         if not output.preempted:
             self._admit(output)
-        return output
 
     def retire(self, request: Request) -> None:
         """Take a request out, wherever it is, and free all of its blocks."""
@@ -130,7 +87,8 @@ class Scheduler:
         """Take a running request's blocks away; its tokens will be computed again (recomputation).
 
         All of its sequences lose all of their blocks: with one block missing, the others are of
-        no use (the paper's all-or-nothing rule).
+        no use (the paper's all-or-nothing rule). With prefix caching the full ones stay findable,
+        so that most of the "recomputation" is a prefix hit if it comes back soon.
         """
         self.running.remove(request)
         for seq in request.sequences:
@@ -141,15 +99,23 @@ class Scheduler:
         self.waiting.push(request)
 
     def rollback(self, output: SchedulerOutput) -> None:
-        """Undo a step whose forward pass failed: what it promised to the prefix cache is not there."""
+        """Undo a step that failed: what it promised to the prefix cache was never computed."""
         for item in output.scheduled:
             self._manager.forget_uncomputed(item.seq)
-        for request in list(self.running):
-            if any(item.request is request for item in output.scheduled):
+        # An interrupt may come between any two lines of an admission, so nothing is assumed about
+        # which queue a request is in.
+        touched = [*(item.request for item in output.scheduled), *self.waiting]
+        for request in {request.request_id: request for request in touched}.values():
+            if request in self.running:
                 self.preempt(request)
+            else:
+                for seq in request.sequences:
+                    self._manager.free(seq)
+                self.waiting.remove(request)
+                self.waiting.push(request)
 
     def check_invariants(self, requests: Iterable[Request]) -> None:
-        """Hold the queues together with all unfinished requests.
+        """Compare the queues with all unfinished requests.
 
         Raises:
             InvariantError: a request in the wrong queue or in none, or a waiting one with blocks.
@@ -162,103 +128,97 @@ class Scheduler:
                 raise InvariantError(f"request {request.request_id!r} is {request.status} in the wrong queue")
             if not is_running and any(len(seq.block_table) for seq in request.sequences):
                 raise InvariantError(f"request {request.request_id!r} waits, but holds blocks")
-        if sum(_num_slots(request) for request in self.running) > self._max_num_seqs:
+        if sum(request.num_seqs for request in self.running) > self._max_num_seqs:
             raise InvariantError("more sequences run than max_num_seqs")
 
     # Running requests
 
     def _schedule_running(self, request: Request, output: SchedulerOutput) -> None:
         for seq in request.unfinished:
-            num_tokens = self._num_new_tokens(request, seq, output)
+            if self._budget(output) == 0:
+                return
+            if len(seq.block_table) == 0 and not self._resume_sample(request, seq, output):
+                continue
+            num_tokens = self._fit_budget(seq.num_tokens - seq.num_computed_tokens, output)
             if num_tokens == 0:
+                # A whole prompt must wait for a step with more room. It is a sample that resumes; let
+                # go of what it shared just now, which its sibling is about to write.
+                self._manager.free(seq)
                 continue
             while (copies := self._manager.append(seq, num_tokens)) is None:
-                victim = self._victim()
+                victim = max(self.running, key=lambda request: rank(request, self._policy))
                 self.preempt(victim)
                 output.withdraw(victim)
                 output.preempted.append(victim)
                 if victim is request:
                     return
-            output.plan(ScheduledSequence(request, seq, num_tokens, tuple(copies)))
+            output.add(ScheduledSequence(request, seq, num_tokens, tuple(copies)))
 
-    def _num_new_tokens(self, request: Request, seq: Sequence, output: SchedulerOutput) -> int:
-        """How many tokens of a running sequence this step computes."""
-        budget = self._max_num_batched_tokens - output.num_tokens
-        if budget == 0:
-            return 0
-        if len(seq.block_table) == 0 and not self._resume_sample(request, seq, output):
-            return 0
-        missing = seq.num_tokens - seq.num_computed_tokens
-        if missing > budget and not self._chunked:
-            # Only a sample that has just resumed can miss so much. A block that it shared meanwhile
-            # would be written by a sibling.
-            self._manager.free(seq)
-            return 0
-        return min(missing, budget)
+    def _budget(self, output: SchedulerOutput) -> int:
+        """What is left of the step's token budget."""
+        return self._max_num_batched_tokens - output.num_tokens
 
-    def _chunk(self, budget: int) -> int:
-        """What a sequence gets that needs more than the budget."""
+    def _fit_budget(self, num_tokens: int, output: SchedulerOutput) -> int:
+        """How many of a sequence's missing tokens this step computes; without chunks, all or none."""
+        budget = self._budget(output)
+        if num_tokens <= budget:
+            return num_tokens
         return budget if self._chunked else 0
 
-    def _victim(self) -> Request:
-        """Whom to preempt: the latest arrived, or the least urgent."""
-        if self._policy == "priority":
-            return max(self.running, key=lambda request: request.urgency)
-        return self.running[-1]
-
     def _resume_sample(self, request: Request, seq: Sequence, output: SchedulerOutput) -> bool:
-        """Give a sample of a resumed request the blocks that its siblings have recomputed.
+        """Bring back a sample whose request was preempted, so that it shares blocks as before.
+
+        A preempted request with several samples is admitted with the first of them alone, and
+        that one is computed like any prompt. The others come back here, one by one: each waits
+        until a sibling has computed the tokens that both have in common, then forks from it, and
+        computes the rest.
 
         Returns:
-            Whether the sample can go on: not while a sibling is still computing what both share.
+            Whether the sample can go on in this step.
         """
-        siblings = [s for s in request.sequences if len(s.block_table)]
-        if not siblings:
-            hits = self._find_prefix(request, seq)
-            self._manager.adopt_prefix(seq, hits)
+        siblings = [sibling for sibling in request.sequences if len(sibling.block_table)]
+        if not siblings:  # those that were back have finished already
+            self._manager.adopt_prefix(seq, self._find_prefix(request, seq))
             return True
-
-        def num_shared(sibling: Sequence) -> int:
-            # The last token is computed in any case: its logits are needed.
-            return min(_common_prefix(sibling, seq), seq.num_tokens - 1)
-
-        closest = max(siblings, key=num_shared)
-        # Nor while its last block is to be copied in this very step: a step reads the sources of all
-        # its copies first, so a copy of the copy would hold what the new block held before.
-        is_copied_to = any(item.seq is closest and item.copies for item in output.scheduled)
-        if closest.num_computed_tokens < num_shared(closest) or is_copied_to:
+        closest = max(siblings, key=lambda sibling: _common_prefix(sibling, seq))
+        # The last token is computed in any case: its logits are needed.
+        num_shared = min(_common_prefix(closest, seq), seq.num_tokens - 1)
+        if closest.num_computed_tokens < num_shared:
             return False
-        self._manager.fork(closest, seq, num_shared(closest))
+        if any(item.seq is closest and item.copies for item in output.scheduled):
+            # The sibling's last block is copied in this very step, and a copy of a copy would be
+            # taken too early: all sources are read before any target is written.
+            return False
+        self._manager.fork(closest, seq, num_shared)
         return True
 
     # Waiting requests
 
     def _admit(self, output: SchedulerOutput) -> None:
-        num_seqs = sum(_num_slots(request) for request in self.running)
-        while self.waiting and output.num_tokens < self._max_num_batched_tokens:
+        num_seqs = sum(request.num_seqs for request in self.running)
+        while self.waiting and self._budget(output) > 0:
             request = self.waiting.peek()
-            num_seqs += _num_slots(request)
+            num_seqs += request.num_seqs
             if num_seqs > self._max_num_seqs:
                 return
             seq = request.unfinished[0]
             hits = self._find_prefix(request, seq)
             if not self._manager.can_admit(request, hits):
                 return
-            budget = self._max_num_batched_tokens - output.num_tokens
             missing = seq.num_tokens - len(hits) * self._manager.block_size
-            num_tokens = missing if missing <= budget else self._chunk(budget)
+            num_tokens = self._fit_budget(missing, output)
             if num_tokens == 0:
                 return
-            self._count_prefix(request, seq, hits)
+            self._count_admission(request, seq, hits)
             self._manager.adopt_prefix(seq, hits)
             copies = self._manager.append(seq, num_tokens)
             assert copies is not None, "can_admit promised these blocks"
-            self.waiting.pop()
-            request.status = RequestStatus.RUNNING
-            self.running.append(request)
-            output.admitted.append(request)
             item = ScheduledSequence(request, seq, num_tokens, tuple(copies))
-            output.plan(item)
+            output.add(item)
+            output.admitted.append(request)
+            self.waiting.pop()
+            self.running.append(request)
+            request.status = RequestStatus.RUNNING
             self._cache_blocks(item)
 
     def _find_prefix(self, request: Request, seq: Sequence) -> list[CachedBlock]:
@@ -270,19 +230,14 @@ class Scheduler:
         num_tokens = item.seq.num_computed_tokens + item.num_tokens
         self._manager.cache_full_blocks(item.seq, num_tokens, item.request.cache_salt)
 
-    def _count_prefix(self, request: Request, seq: Sequence, hits: list[CachedBlock]) -> None:
-        if request.num_cached_tokens is None:
-            request.num_cached_tokens = len(hits) * self._manager.block_size
-            self.num_prompt_tokens += seq.num_prompt_tokens
+    def _count_admission(self, request: Request, seq: Sequence, hits: list[CachedBlock]) -> None:
+        if request.num_cached_tokens is not None:
+            return  # it was admitted before
+        request.num_cached_tokens = len(hits) * self._manager.block_size
+        self.num_prompt_tokens += seq.num_prompt_tokens
+        if self._manager.caches_prefixes and request.params.prompt_logprobs is None:
             self.prefix_counts.queries += seq.num_tokens
             self.prefix_counts.hits += request.num_cached_tokens
-
-
-def _num_slots(request: Request) -> int:
-    """How many sequences a request counts for: all its samples, also before they have forked."""
-    if len(request.sequences) < request.params.n:
-        return request.params.n
-    return len(request.unfinished)
 
 
 def _common_prefix(a: Sequence, b: Sequence) -> int:

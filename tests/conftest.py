@@ -20,10 +20,10 @@ def smollm2_path() -> Path:
 
     Without it the test is skipped; in CI, where it must be there, it fails.
     """
-    from minipaged.model.locations import SMOLLM2, find
+    from minipaged.model.locations import SMOLLM2, locate_or_fetch
 
     try:
-        path = find(SMOLLM2).path
+        path = locate_or_fetch(SMOLLM2).path
     except ModelNotFoundError as error:
         if os.environ.get("CI"):
             pytest.fail(f"CI needs SmolLM2: {error}")

@@ -83,7 +83,8 @@ class FakeEngine:
         return request
 
     def schedule(self) -> SchedulerOutput:
-        output = self.scheduler.schedule()
+        output = SchedulerOutput()
+        self.scheduler.schedule(output)
         assert output.num_tokens == sum(item.num_tokens for item in output.scheduled) <= self.budget
         assert len({id(item.seq) for item in output.scheduled}) == len(output.scheduled)
         for item in output.scheduled:

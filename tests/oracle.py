@@ -76,7 +76,7 @@ class Oracle:
         """
         hf = AutoModelForCausalLM.from_config(hf_config(loaded.config), attn_implementation="eager")
         missing, unexpected = hf.load_state_dict(
-            {name: slot.float().cpu() for name, slot in loaded.decoder.weight_slots().items()}, strict=False
+            {name: slot.float().cpu() for name, slot in loaded.decoder.weight_views().items()}, strict=False
         )
         assert not unexpected
         assert set(missing) <= {"lm_head.weight"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 
 from minipaged.attention.cpu import CPUAttention
-from minipaged.attention.metadata import Attention
+from minipaged.attention.metadata import AttentionFn
 from minipaged.attention.reference import reference_attention
 from minipaged.config import AttentionBackend
 from minipaged.errors import ConfigError
 
 
-def select_attention(backend: AttentionBackend, device: torch.device) -> Attention:
+def select_attention(backend: AttentionBackend, device: torch.device) -> AttentionFn:
     """The attention for a backend's name; `"auto"` takes the fastest that the device has.
 
     Raises:

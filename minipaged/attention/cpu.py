@@ -28,7 +28,7 @@ class _DecodeLayout:
 
 
 class CPUAttention:
-    """The attention backend for CPUs; called like any other (see `Attention`).
+    """The attention backend for CPUs; called like any other (see `AttentionFn`).
 
     It keeps the layout of the step it saw last, because every layer of a step asks for the same
     one. That is all the state it has; each engine has its own instance.

@@ -34,8 +34,8 @@ class AttentionMetadata:
     num_decodes: int
 
 
-class Attention(Protocol):
-    """The seam of every attention backend."""
+class AttentionFn(Protocol):
+    """What every attention backend is: a function of this shape."""
 
     def __call__(self, query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
         """Attend from a step's queries to the cache, which already holds the step's own tokens.

@@ -32,7 +32,7 @@ def gather(kv_layer: Tensor, block_table: Tensor, seq_len: int) -> tuple[Tensor,
 
 
 def reference_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
-    """Attention through the block table; shapes as in `Attention`. The softmax is in float32."""
+    """Attention through the block table; shapes as in `AttentionFn`. The softmax is in float32."""
     output = torch.empty_like(query)
     starts = metadata.query_start_list
     for s, seq_len in enumerate(metadata.seq_lens_list):

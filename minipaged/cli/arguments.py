@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from minipaged.errors import ConfigError
-from minipaged.kv.memory import parse_memory
+from minipaged.sizing.byte_amounts import parse_memory
 
 
 def memory_amount(text: str) -> int:

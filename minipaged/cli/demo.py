@@ -76,9 +76,10 @@ def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
     from minipaged.cli.demo_pool import choose_block_size, choose_num_blocks
     from minipaged.cli.demo_workload import make_workload
     from minipaged.config import EngineConfig
+    from minipaged.device import resolve_device, resolve_dtype
     from minipaged.engine import LLMEngine
     from minipaged.kv.size import max_model_len_that_fits
-    from minipaged.memory_plan import plan_memory, resolve_device, resolve_dtype
+    from minipaged.memory_plan import plan_memory
     from minipaged.model.loader import load_model
 
     fetch_model(args)
@@ -128,10 +129,10 @@ def serve(engine: LLMEngine, workload: DemoWorkload, show: Show) -> list[Request
     finished: dict[str, RequestOutput] = {}
     while engine.has_unfinished_requests():
         began = time.perf_counter()
-        builders = engine.advance()
+        processors = engine.advance()
         step_seconds = time.perf_counter() - began
-        for builder in builders:
-            if builder.request.is_finished:
-                finished[builder.request.request_id] = builder.build()
+        for processor in processors:
+            if processor.request.is_finished:
+                finished[processor.request.request_id] = processor.build()
         show.step(engine, step_seconds)
     return [finished[request_id] for request_id in ids]

@@ -18,6 +18,7 @@ from minipaged.kv.size import blocks_needed
 from minipaged.request import Request
 from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler import Scheduler
+from minipaged.scheduler_output import SchedulerOutput
 
 LARGEST_BLOCK = 16
 SHARED_BLOCKS = 3
@@ -102,7 +103,9 @@ def rehearse(requests: tuple[DemoRequest, ...], config: EngineConfig, num_blocks
         )
     peak_used = 0
     while scheduler.running or scheduler.waiting:
-        scheduled = scheduler.schedule().scheduled
+        output = SchedulerOutput()
+        scheduler.schedule(output)
+        scheduled = output.scheduled
         peak_used = max(peak_used, manager.pool.num_blocks - 1 - manager.pool.num_free)
         for item in scheduled:
             samples = item.reaches_end

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from minipaged.cli.demo_show import Show
 from minipaged.cli.demo_workload import DemoRequest, DemoWorkload
-from minipaged.kv.memory import format_binary
+from minipaged.sizing.byte_amounts import format_binary
 from minipaged.view.pool_snapshot import SequenceKey
 from minipaged.view.printable import one_line
 

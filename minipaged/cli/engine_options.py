@@ -163,9 +163,9 @@ def fetch_model(args: argparse.Namespace) -> None:
     Raises:
         ModelNotFoundError: no such model, or it cannot be fetched.
     """
-    from minipaged.model.locations import find
+    from minipaged.model.locations import locate_or_fetch
 
     in_terminal = sys.stderr.isatty()
     if in_terminal:
         remark(f"Loading {args.model}")
-    find(args.model, weights=args.load_format != "dummy", progress=in_terminal)
+    locate_or_fetch(args.model, weights=args.load_format != "dummy", progress=in_terminal)

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from minipaged.kv.memory import format_binary
+from minipaged.sizing.byte_amounts import format_binary
 
 TRITON_TIMEOUT_SECONDS = 120
 

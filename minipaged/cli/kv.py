@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from minipaged.cli.arguments import memory_amount, positive_int, share
 from minipaged.errors import ConfigError
-from minipaged.kv.known_models import DTYPE_BYTES, KNOWN_MODELS, ModelShape
-from minipaged.kv.memory import format_binary, format_decimal
 from minipaged.kv.size import (
     KVShape,
     blocks_needed,
@@ -18,6 +16,8 @@ from minipaged.kv.size import (
     num_blocks_that_fit,
     resolve_max_model_len,
 )
+from minipaged.sizing.byte_amounts import format_binary, format_decimal
+from minipaged.sizing.known_models import DTYPE_BYTES, KNOWN_MODELS, ModelShape
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the sizes. Raises `MinipagedError` for a model or an amount that cannot be used."""
     from rich.console import Console
 
-    from minipaged.kv.model_shape import shape_of
+    from minipaged.sizing.shape_lookup import shape_of
 
     model = shape_of(args.model)
     dtype = model.dtype if args.dtype == "auto" else args.dtype

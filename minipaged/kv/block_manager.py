@@ -22,7 +22,7 @@ class BlockManager:
     """Block tables, sharing and prefix reuse over one `BlockPool`.
 
     Args:
-        pool: the blocks.
+        num_blocks: blocks in the pool, the null block included.
         block_size: tokens per block.
         hasher: makes the block hashes; `None` turns prefix caching off.
     """
@@ -40,7 +40,12 @@ class BlockManager:
         """Make the slots of the next `num_tokens` tokens writable.
 
         Grows the block table, and copies on write: a block that others hold too is replaced by a
-        new one. The last holder of a block writes in place (paper, Fig. 8).
+        new one. The last holder of a block writes in place (paper, Fig. 8). Only forked sequences
+        ever share a block that is not full; prefix hits are full blocks, and nobody writes those.
+
+        The reference to a copied block is given up before its contents have moved. That is safe:
+        another sequence still holds it, all copies of a step are done before any of its writes, and
+        they read all sources before they write any target.
 
         Returns:
             The copies to do before the tokens are computed; `None`, with nothing changed, if the
@@ -54,7 +59,8 @@ class BlockManager:
         if len(shared) + max(0, end - len(table)) > pool.num_free:
             return None
         for i in written:
-            # Alone with a cached block: its contents are about to change.
+            # The fork outlived its parent, which had filled and cached this block: the contents
+            # are about to change.
             if pool.ref_cnt[table[i]] == 1 and pool.is_cached(table[i]):
                 self._uncache(table[i])
         copies = []
@@ -85,7 +91,7 @@ class BlockManager:
 
     def free(self, seq: Sequence) -> None:
         """Give up the sequence's blocks, the last one first, so that the tail of a prefix is
-        evicted before its head. The sequence has computed nothing, then."""
+        evicted before its head. Without blocks it has no computed tokens either."""
         for block_id in reversed(list(seq.block_table)):
             self.pool.release(block_id)
         seq.block_table.clear()
@@ -93,6 +99,10 @@ class BlockManager:
         seq.num_computed_tokens = 0
 
     # Prefix reuse
+
+    @property
+    def caches_prefixes(self) -> bool:
+        return self._hasher is not None
 
     def find_prefix(self, seq: Sequence, cache_salt: str | None) -> list[CachedBlock]:
         """The cached blocks that hold the beginning of `seq`, as far as there is no gap.
@@ -188,7 +198,7 @@ class BlockManager:
         return shared + n * (each - shared)
 
     def check_invariants(self, requests: Iterable[Request]) -> None:
-        """Hold the pool, the tables of all unfinished requests and the prefix cache together.
+        """Compare the pool, the tables of all unfinished requests, and the prefix cache.
 
         Raises:
             InvariantError: a reference count is not the number of tables that name the block, a

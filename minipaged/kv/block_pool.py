@@ -20,12 +20,13 @@ NULL_BLOCK = 0
 class BlockPool:
     """Hands out blocks, counts references, and takes blocks back.
 
-    A block is in one of three states:
+    Two things about a block are independent:
 
-    - *in use*: `ref_cnt[b] >= 1`, not in the queue;
-    - *free*: `ref_cnt[b] == 0`, in the queue;
-    - *free and cached*: as free, but its contents can still be found by their hash, until the
-      block comes to the front of the queue and is handed out again (that is eviction).
+    |                           | not cached                    | cached: findable by its hash       |
+    |---------------------------|-------------------------------|------------------------------------|
+    | in use: `ref_cnt` >= 1    | being filled by its sequence  | full; others may share it          |
+    | free: 0, in the queue     | holds nothing of worth        | a hit revives it, until it is      |
+    |                           |                               | handed out anew (*eviction*)       |
 
     Args:
         num_blocks: blocks in the pool, the null block included; at least 2.

@@ -28,7 +28,7 @@ dimensions are contiguous, its first is strided.
 """
 
 
-class Attention(nn.Module):
+class SelfAttention(nn.Module):
     """Projections around attention: hidden -> q, k, v -> (norm, rotate) -> attend -> hidden."""
 
     def __init__(self, config: ModelConfig, layer: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -68,16 +68,16 @@ class Attention(nn.Module):
         attended = attend(self.layer, rotate(q, cos, sin), rotate(k, cos, sin), v)  # [T, Hq, D]
         return self.o_proj(attended.flatten(-2))
 
-    def weight_slots(self, prefix: str) -> dict[str, Tensor]:
+    def weight_views(self, prefix: str) -> dict[str, Tensor]:
         """Views by Hugging Face name. The rows of the fused weight are q's, then k's, then v's."""
         sizes = (self.q_size, self.kv_size, self.kv_size)
         names = ("q_proj", "k_proj", "v_proj")
-        slots = _split_slots(self.qkv_proj, sizes, prefix, names)
-        slots |= _split_slots(self.o_proj, (self.o_proj.weight.shape[0],), prefix, ("o_proj",))
+        views = _split_views(self.qkv_proj, sizes, prefix, names)
+        views |= _split_views(self.o_proj, (self.o_proj.weight.shape[0],), prefix, ("o_proj",))
         if self.q_norm is not None and self.k_norm is not None:
-            slots[f"{prefix}q_norm.weight"] = self.q_norm.weight.data
-            slots[f"{prefix}k_norm.weight"] = self.k_norm.weight.data
-        return slots
+            views[f"{prefix}q_norm.weight"] = self.q_norm.weight.data
+            views[f"{prefix}k_norm.weight"] = self.k_norm.weight.data
+        return views
 
 
 class Mlp(nn.Module):
@@ -94,11 +94,11 @@ class Mlp(nn.Module):
         gate, up = self.gate_up_proj(hidden).chunk(2, dim=-1)  # [T, intermediate] each
         return self.down_proj(F.silu(gate) * up)
 
-    def weight_slots(self, prefix: str) -> dict[str, Tensor]:
+    def weight_views(self, prefix: str) -> dict[str, Tensor]:
         """Views by Hugging Face name. The rows of the fused weight are gate's, then up's."""
         size = self.gate_up_proj.weight.shape[0] // 2
-        slots = _split_slots(self.gate_up_proj, (size, size), prefix, ("gate_proj", "up_proj"))
-        return slots | _split_slots(self.down_proj, (self.down_proj.weight.shape[0],), prefix, ("down_proj",))
+        views = _split_views(self.gate_up_proj, (size, size), prefix, ("gate_proj", "up_proj"))
+        return views | _split_views(self.down_proj, (self.down_proj.weight.shape[0],), prefix, ("down_proj",))
 
 
 class Layer(nn.Module):
@@ -107,7 +107,7 @@ class Layer(nn.Module):
     def __init__(self, config: ModelConfig, layer: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device)
-        self.self_attn = Attention(config, layer, dtype, device)
+        self.self_attn = SelfAttention(config, layer, dtype, device)
         self.post_attention_layernorm = RMSNorm(
             config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device
         )
@@ -118,13 +118,13 @@ class Layer(nn.Module):
         hidden = hidden + self.self_attn(self.input_layernorm(hidden), cos, sin, attend)
         return hidden + self.mlp(self.post_attention_layernorm(hidden))
 
-    def weight_slots(self, prefix: str) -> dict[str, Tensor]:
+    def weight_views(self, prefix: str) -> dict[str, Tensor]:
         """Views by Hugging Face name."""
         return {
             f"{prefix}input_layernorm.weight": self.input_layernorm.weight.data,
             f"{prefix}post_attention_layernorm.weight": self.post_attention_layernorm.weight.data,
-            **self.self_attn.weight_slots(f"{prefix}self_attn."),
-            **self.mlp.weight_slots(f"{prefix}mlp."),
+            **self.self_attn.weight_views(f"{prefix}self_attn."),
+            **self.mlp.weight_views(f"{prefix}mlp."),
         }
 
 
@@ -136,7 +136,7 @@ class Decoder(nn.Module):
         dtype: of weights and activations.
         device: where the weights live.
 
-    The weights are uninitialised until something fills `weight_slots()`.
+    The weights are uninitialised until something fills `weight_views()`.
     """
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
@@ -153,6 +153,16 @@ class Decoder(nn.Module):
             self.lm_head = Linear.empty(
                 config.hidden_size, config.vocab_size, bias=False, dtype=dtype, device=device
             )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of weights and activations."""
+        return self.embed_tokens.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.embed_tokens.device
 
     def forward(self, token_ids: Tensor, positions: Tensor, attend: AttendFn) -> Tensor:
         """Runs all layers over one packed step.
@@ -185,31 +195,31 @@ class Decoder(nn.Module):
         """
         return self.lm_head(hidden).to(torch.float32)
 
-    def weight_slots(self) -> dict[str, Tensor]:
+    def weight_views(self) -> dict[str, Tensor]:
         """For each Hugging Face tensor name, the view that it fills.
 
         The views share memory with the (partly fused) parameters, so a loader can copy each tensor
         straight to its place. Together they cover every parameter exactly once.
         """
-        slots = {
+        views = {
             "model.embed_tokens.weight": self.embed_tokens.data,
             "model.norm.weight": self.norm.weight.data,
         }
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, Layer)
-            slots |= layer.weight_slots(f"model.layers.{i}.")
+            views |= layer.weight_views(f"model.layers.{i}.")
         if not self.config.tie_word_embeddings:
-            slots["lm_head.weight"] = self.lm_head.weight.data
-        return slots
+            views["lm_head.weight"] = self.lm_head.weight.data
+        return views
 
 
-def _split_slots(
+def _split_views(
     linear: Linear, sizes: tuple[int, ...], prefix: str, names: tuple[str, ...]
 ) -> dict[str, Tensor]:
     """The rows of a (fused) projection by the names of the projections that it is made of."""
     parts = linear.weight.data.split(sizes)
-    slots = {f"{prefix}{name}.weight": part for name, part in zip(names, parts, strict=True)}
+    views = {f"{prefix}{name}.weight": part for name, part in zip(names, parts, strict=True)}
     if linear.bias is not None:
         biases = linear.bias.data.split(sizes)
-        slots |= {f"{prefix}{name}.bias": part for name, part in zip(names, biases, strict=True)}
-    return slots
+        views |= {f"{prefix}{name}.bias": part for name, part in zip(names, biases, strict=True)}
+    return views

@@ -1,4 +1,4 @@
-"""Weights from a GGUF file, dequantised piece by piece into their slots."""
+"""Weights from a GGUF file, dequantised piece by piece into their views."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class GgufSource:
         """The shape of every tensor. Names that are not known stay as they are in the file."""
         return {name: self._file.tensors[stored].shape for name, stored in self._names.items()}
 
-    def read_into(self, name: str, slot: Tensor) -> None:
-        """Dequantises a tensor into `slot`, some whole heads' rows at a time.
+    def read_into(self, name: str, view: Tensor) -> None:
+        """Dequantises a tensor into `view`, some whole heads' rows at a time.
 
         Raises:
             WeightsError: a number format that the gguf package cannot dequantise.
@@ -67,12 +67,12 @@ class GgufSource:
         interleaved = self._interleaved and name.split(".")[-2] in ("q_proj", "k_proj")
         if len(tensor.shape) == 1:
             values = self._dequantize(name, data, tensor.kind)[0]  # [size]
-            slot.copy_(torch.from_numpy(self._to_halves(values) if interleaved else values))
+            view.copy_(torch.from_numpy(self._to_halves(values) if interleaved else values))
             return
         step = max(1, _ROWS_AT_ONCE // self._head_dim) * self._head_dim
         for start in range(0, len(data), step):
             rows = self._dequantize(name, data[start : start + step], tensor.kind)  # [step, columns]
-            slot[start : start + step].copy_(torch.from_numpy(self._to_halves(rows) if interleaved else rows))
+            view[start : start + step].copy_(torch.from_numpy(self._to_halves(rows) if interleaved else rows))
 
     def _to_halves(self, rows: np.ndarray) -> np.ndarray:
         pairs = rows.reshape(-1, self._head_dim // 2, 2, *rows.shape[1:])  # [heads, D / 2, 2, ...]

@@ -10,10 +10,10 @@ import torch
 from minipaged.model import folder, tiny
 from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
-from minipaged.model.locations import find
+from minipaged.model.locations import locate_or_fetch
 from minipaged.model.random_weights import fill_random
 from minipaged.model.safetensors_source import SafetensorsSource
-from minipaged.model.tensor_source import fill_slots
+from minipaged.model.tensor_source import fill_views
 from minipaged.model.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -61,17 +61,17 @@ def load_model(
         WeightsError: weights that do not fit the configuration, or cannot be read.
     """
     dummy = load_format == "dummy"
-    location = find(name, weights=not dummy, progress=progress)
+    location = locate_or_fetch(name, weights=not dummy, progress=progress)
     if location.kind == "tiny":
         decoder = tiny.tiny_decoder(dtype, device)
         if dummy:
-            fill_random(decoder.weight_slots(), seed)
+            fill_random(decoder.weight_views(), seed)
         return LoadedModel(name, decoder.config, decoder, tiny.tiny_tokenizer())
     assert location.path is not None
     read = _read_gguf if location.kind == "gguf" else _read_folder
     config, decoder, tokenizer = read(location.path, dtype, device, dummy, progress)
     if dummy:
-        fill_random(decoder.weight_slots(), seed)
+        fill_random(decoder.weight_views(), seed)
     return LoadedModel(name, config, decoder, tokenizer)
 
 
@@ -84,7 +84,7 @@ def _read_folder(
     source = None if dummy else SafetensorsSource(path)
     decoder = Decoder(config, dtype, device)
     if source is not None:
-        fill_slots(decoder.weight_slots(), source, tied=config.tie_word_embeddings, progress=progress)
+        fill_views(decoder.weight_views(), source, tied=config.tie_word_embeddings, progress=progress)
     return config, decoder, tokenizer
 
 
@@ -103,5 +103,5 @@ def _read_gguf(
     decoder = Decoder(config, dtype, device)
     if not dummy:
         source = GgufSource(file, config)
-        fill_slots(decoder.weight_slots(), source, tied=config.tie_word_embeddings, progress=progress)
+        fill_views(decoder.weight_views(), source, tied=config.tie_word_embeddings, progress=progress)
     return config, decoder, tokenizer

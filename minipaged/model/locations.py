@@ -66,7 +66,7 @@ def locate(name: str, *, weights: bool = True) -> Location | None:
     return None
 
 
-def find(name: str, *, weights: bool = True, progress: bool = False) -> Location:
+def locate_or_fetch(name: str, *, weights: bool = True, progress: bool = False) -> Location:
     """Where a model is, after fetching it if it is not on this machine.
 
     Args:

@@ -100,8 +100,8 @@ class SafetensorsSource:
                 f"supported; {', '.join(_FORMATS)} are."
             )
 
-    def read_into(self, name: str, slot: Tensor) -> None:
-        """Copies a tensor into `slot`."""
+    def read_into(self, name: str, view: Tensor) -> None:
+        """Copies a tensor into `view`."""
         # Mapping the file again for each tensor costs microseconds, and gives the memory back.
         with safe_open(self._file_of[name], framework="pt") as tensors:
-            slot.copy_(tensors.get_tensor(name))
+            view.copy_(tensors.get_tensor(name))

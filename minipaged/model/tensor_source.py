@@ -1,4 +1,4 @@
-"""Filling a decoder's weight slots from a file, one tensor at a time.
+"""Filling a decoder's weight views from a file, one tensor at a time.
 
 A source says which tensors it has and of which shapes before any is read, so a file that does not
 fit the model is refused at once. Each tensor is then copied straight into the memory that the
@@ -32,16 +32,16 @@ class TensorSource(Protocol):
         """The shape of every tensor, by Hugging Face name, in the order in which reading is cheap."""
         ...
 
-    def read_into(self, name: str, slot: Tensor) -> None:
-        """Copies a tensor into `slot`, which has its shape, converting to its dtype."""
+    def read_into(self, name: str, view: Tensor) -> None:
+        """Copies a tensor into `view`, which has its shape, converting to its dtype."""
         ...
 
 
-def fill_slots(slots: Mapping[str, Tensor], source: TensorSource, *, tied: bool, progress: bool) -> None:
-    """Copies every tensor of a source into its slot.
+def fill_views(views: Mapping[str, Tensor], source: TensorSource, *, tied: bool, progress: bool) -> None:
+    """Copies every tensor of a source into its view.
 
     Args:
-        slots: from `Decoder.weight_slots()`.
+        views: from `Decoder.weight_views()`.
         tied: whether the embedding serves as output projection too. Its copy under the name
             `lm_head.weight`, which some files hold, is then passed over.
         progress: show a progress bar.
@@ -51,14 +51,14 @@ def fill_slots(slots: Mapping[str, Tensor], source: TensorSource, *, tied: bool,
     """
     shapes = {name: shape for name, shape in source.shapes().items() if not _ignorable(name, tied)}
     problems = [
-        *_listing("missing", slots.keys() - shapes.keys()),
-        *_listing("not part of this model", shapes.keys() - slots.keys()),
+        *_listing("missing", views.keys() - shapes.keys()),
+        *_listing("not part of this model", shapes.keys() - views.keys()),
         *_listing(
             "of the wrong shape",
             (
-                f"{name} {list(shape)}, not {list(slots[name].shape)}"
+                f"{name} {list(shape)}, not {list(views[name].shape)}"
                 for name, shape in shapes.items()
-                if name in slots and tuple(slots[name].shape) != shape
+                if name in views and tuple(views[name].shape) != shape
             ),
         ),
     ]
@@ -67,7 +67,7 @@ def fill_slots(slots: Mapping[str, Tensor], source: TensorSource, *, tied: bool,
             f"The tensors in {source.description} do not fit its configuration: {'; '.join(problems)}."
         )
     for name in track(shapes, description="Loading weights", disable=not progress, transient=True):
-        source.read_into(name, slots[name])
+        source.read_into(name, views[name])
 
 
 def _ignorable(name: str, tied: bool) -> bool:

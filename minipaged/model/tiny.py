@@ -44,10 +44,10 @@ def tiny_decoder(dtype: torch.dtype, device: torch.device) -> Decoder:
     """The decoder with its weights. They are drawn in float32 on the CPU, then converted."""
     config = tiny_config()
     drawn = Decoder(config, torch.float32, torch.device("cpu"))
-    fill_random(drawn.weight_slots(), _SEED)
+    fill_random(drawn.weight_views(), _SEED)
     decoder = Decoder(config, dtype, device)
-    for name, slot in decoder.weight_slots().items():
-        slot.copy_(drawn.weight_slots()[name])
+    for name, view in decoder.weight_views().items():
+        view.copy_(drawn.weight_views()[name])
     return decoder
 
 

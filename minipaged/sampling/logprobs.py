@@ -1,8 +1,8 @@
-"""What is reported about a token's probability. Values alone; `token_logprobs` computes them."""
+"""What is reported about a token's probability. Values alone; `logprob_tensors` computes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -39,21 +39,19 @@ class TokenLogprobs:
     top: tuple[tuple[int, float], ...]
 
 
-def decode_logprobs(
-    position: TokenLogprobs, decode: Callable[[Sequence[int]], str] | None
-) -> dict[int, Logprob]:
+def decode_logprobs(position: TokenLogprobs, decode: Callable[[int], str | None]) -> dict[int, Logprob]:
     """What a request's output shows for one position: the token itself first, then the likeliest.
 
     Args:
         position: what the sampler reported.
-        decode: token ids to text; `None` without a tokenizer.
+        decode: a token id to its text, or to `None` without a tokenizer.
 
     Returns:
         Token id to `Logprob`. k + 1 entries, or k if the token is among the k likeliest.
     """
 
     def entry(token_id: int, logprob: float, rank: int) -> Logprob:
-        return Logprob(logprob, rank, None if decode is None else decode([token_id]))
+        return Logprob(logprob, rank, decode(token_id))
 
     result = {position.token_id: entry(position.token_id, position.logprob, position.rank)}
     for rank, (token_id, logprob) in enumerate(position.top, start=1):

@@ -16,10 +16,10 @@ from torch import Tensor
 from minipaged.sampling.columns import column
 from minipaged.sampling.draw import draw
 from minipaged.sampling.filters import keep_min_p, keep_top_k, keep_top_p, scale_by_temperature
+from minipaged.sampling.logprob_tensors import gather_logprobs, prompt_logprobs, row_chunks
 from minipaged.sampling.logprobs import TokenLogprobs
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.penalties import ban_tokens, penalise
-from minipaged.sampling.token_logprobs import gather_logprobs, prompt_logprobs, row_chunks
 
 __all__ = ["NO_TOKEN", "SampledToken", "SamplingRow", "prompt_logprobs", "sample"]
 

@@ -1,15 +1,12 @@
 """Stop strings in a text that arrives in pieces.
 
 The pieces are cut wherever tokens end, so a stop string may lie across several of them, and text
-that may turn out to be its beginning must not be shown yet. An automaton (Aho and Corasick,
-"Efficient String Matching", 1975) reads each character once and always knows the longest end of the
-text that begins some stop string: exactly that much is held back.
+that may turn out to be its beginning must not be shown yet.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -25,27 +22,8 @@ class Checked:
     match: str | None = None
 
 
-@dataclass(eq=False, repr=False)
-class _State:
-    """One state of the automaton: the text ends with a certain beginning of some stop string.
-
-    Attributes:
-        depth: length of that beginning, in characters.
-        next: the states that one more character leads to.
-        fallback: the state for the longest proper end of this beginning.
-        match: the longest stop string that the text ends with here.
-        held: length of the longest end of the text that more characters could make a stop string.
-    """
-
-    depth: int
-    fallback: _State | None = None
-    next: dict[str, _State] = field(default_factory=dict)
-    match: str | None = None
-    held: int = 0
-
-
 class StopChecker:
-    """Looks for stop strings in the text of one sequence. Takes linear time in the text.
+    """Looks for stop strings in the text of one sequence.
 
     The first match to be complete wins, as if the text came character by character; of several that
     end at the same character, the longest, which is the one that begins first. So the result does
@@ -58,10 +36,9 @@ class StopChecker:
     """
 
     def __init__(self, stop: tuple[str, ...], include: bool = False) -> None:
+        self._stop = sorted(stop, key=len, reverse=True)
         self._include = include
-        self._root = _automaton(stop)
-        self._state = self._root
-        self._held: deque[str] = deque()  # characters not shown yet
+        self._held = ""  # the longest end of the text that begins some stop string
         self._match: str | None = None
 
     def feed(self, delta: str, active: bool = True) -> Checked:
@@ -79,52 +56,31 @@ class StopChecker:
         """
         if self._match is not None:
             return Checked("", self._match)
-        if not self._root.next:
+        if not self._stop:
             return Checked(delta)
+        shown: list[str] = []
         for character in delta:
-            self._held.append(character)
-            self._state = _step(self._state, character)
-            if active and self._state.match is not None:
-                self._match = self._state.match
-                text = self._show(0 if self._include else len(self._match))
-                self._held.clear()
-                return Checked(text, self._match)
-        return Checked(self._show(self._state.held))
+            # A match that ends here began some stop string one character ago, so it is in here.
+            text = self._held + character
+            if active:
+                self._match = next((string for string in self._stop if text.endswith(string)), None)
+            if self._match is not None:
+                shown.append(text if self._include else text[: -len(self._match)])
+                self._held = ""
+                break
+            self._held = self._beginning(text)
+            shown.append(text[: len(text) - len(self._held)])
+        return Checked("".join(shown), self._match)
 
     def flush(self) -> str:
         """The text held back: the output has ended, so it is no stop string's beginning."""
-        return self._show(0)
+        held, self._held = self._held, ""
+        return held
 
-    def _show(self, keep: int) -> str:
-        """Take all but the last `keep` characters out of those held."""
-        return "".join(self._held.popleft() for _ in range(len(self._held) - keep))
-
-
-def _step(state: _State, character: str) -> _State:
-    """The state after one more character. Falls back no more often than it has stepped forward."""
-    while character not in state.next:
-        if state.fallback is None:
-            return state
-        state = state.fallback
-    return state.next[character]
-
-
-def _automaton(stop: tuple[str, ...]) -> _State:
-    """Build the states: a trie of the stop strings, then the fallbacks, level by level."""
-    root = _State(depth=0)
-    for string in stop:
-        state = root
-        for character in string:
-            state = state.next.setdefault(character, _State(depth=state.depth + 1))
-        state.match = string
-    level = deque([root])
-    while level:
-        state = level.popleft()
-        for character, child in state.next.items():
-            level.append(child)
-            # The root's children fall back to the root; all others step on from their parent's fallback.
-            child.fallback = root if state.fallback is None else _step(state.fallback, character)
-            # A stop string that ends here is longer than one that ends at the fallback.
-            child.match = child.match or child.fallback.match
-            child.held = child.depth if child.next else child.fallback.held
-    return root
+    def _beginning(self, text: str) -> str:
+        """The longest end of `text` that more characters could make a stop string."""
+        for start in range(len(text)):
+            end = text[start:]
+            if any(string.startswith(end) and string != end for string in self._stop):
+                return end
+        return ""

@@ -13,7 +13,7 @@ import pytest
 
 from minipaged.cli import main as cli
 from minipaged.engine import LLMEngine
-from minipaged.output_builder import OutputBuilder
+from minipaged.output_processor import OutputProcessor
 from minipaged.outputs import RequestOutput
 from tests.oracle import make_model
 
@@ -138,7 +138,7 @@ def test_ctrl_c_ends_the_answer_and_not_the_chat(chat: Chat, monkeypatch: pytest
     steps = 0
     real = LLMEngine.advance
 
-    def advance(engine: LLMEngine) -> list[OutputBuilder]:
+    def advance(engine: LLMEngine) -> list[OutputProcessor]:
         nonlocal steps
         steps += 1
         if steps == 5:

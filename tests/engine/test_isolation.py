@@ -96,7 +96,7 @@ def test_a_detokeniser_fault_ends_its_request_alone(tiny: Pair, monkeypatch: pyt
     engine = make_engine(tiny.model, num_blocks=80)
     add_all(engine)
     engine.step()
-    detokenizer = engine._builders["2"]._samples[0].detokenizer
+    detokenizer = engine._processors["2"]._samples[0].detokenizer
     assert detokenizer is not None
 
     def fail(token_id: int) -> str:

@@ -29,7 +29,7 @@ def decoder_like(hf: PreTrainedModel, dtype: torch.dtype = torch.float32) -> Dec
     """Our decoder with the weights of a transformers model."""
     decoder = Decoder(ModelConfig.from_hf(hf.config), dtype, CPU)
     weights = hf.state_dict()
-    for name, slot in decoder.weight_slots().items():
+    for name, slot in decoder.weight_views().items():
         slot.copy_(weights[name])
     return decoder
 
@@ -147,7 +147,7 @@ def test_slots_cover_every_parameter_once(family: Family, tied: bool) -> None:
     decoder = Decoder(ModelConfig.from_hf(hf.config), torch.float32, CPU)
     for parameter in decoder.parameters():
         parameter.data.zero_()
-    slots = decoder.weight_slots()
+    slots = decoder.weight_views()
     for slot in slots.values():
         slot.add_(1)
     # Shared memory: adding to the views changed the parameters; once each: none became 2.

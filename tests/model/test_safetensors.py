@@ -51,8 +51,8 @@ def test_shards(tmp_path: Path) -> None:
     whole = make_model(tmp_path / "whole", seed=7)
     shards = make_model(tmp_path / "shards", seed=7, max_shard_size="40KB")
     assert len(list(shards.glob("model-*.safetensors"))) > 3
-    expected = load(whole).decoder.weight_slots()
-    for name, slot in load(shards).decoder.weight_slots().items():
+    expected = load(whole).decoder.weight_views()
+    for name, slot in load(shards).decoder.weight_views().items():
         assert torch.equal(slot, expected[name]), name
 
 
@@ -62,7 +62,7 @@ def test_dtypes_are_converted(tmp_path: Path, stored: torch.dtype, wanted: torch
     folder = make_model(tmp_path / "m")
     tensors = {name: t.to(stored) for name, t in load_file(folder / "model.safetensors").items()}
     save_file(tensors, folder / "model.safetensors")
-    slots = load(folder, wanted).decoder.weight_slots()
+    slots = load(folder, wanted).decoder.weight_views()
     assert all(torch.equal(slots[name], t.to(wanted)) for name, t in tensors.items())
 
 
@@ -101,7 +101,7 @@ def test_one_tensor_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(alive) == 0
     # And what was filled is what computes: the slots are views of the parameters.
     parameters = {p.untyped_storage().data_ptr() for p in loaded.decoder.parameters()}
-    assert {s.untyped_storage().data_ptr() for s in loaded.decoder.weight_slots().values()} == parameters
+    assert {s.untyped_storage().data_ptr() for s in loaded.decoder.weight_views().values()} == parameters
 
 
 def test_missing_superfluous_and_misshapen_are_all_named(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_nothing_is_read_before_all_names_and_shapes_fit(tmp_path: Path) -> None
 
 
 def safetensors_fill(decoder: Decoder, folder: Path) -> None:
-    from minipaged.model.tensor_source import fill_slots
+    from minipaged.model.tensor_source import fill_views
 
-    fill_slots(decoder.weight_slots(), SafetensorsSource(folder), tied=False, progress=False)
+    fill_views(decoder.weight_views(), SafetensorsSource(folder), tied=False, progress=False)
 
 
 def test_long_lists_are_cut(tmp_path: Path) -> None:

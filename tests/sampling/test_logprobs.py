@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minipaged.sampling.logprob_tensors import prompt_logprobs
 from minipaged.sampling.logprobs import Logprob, TokenLogprobs, decode_logprobs
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import SamplingRow, sample
-from minipaged.sampling.token_logprobs import prompt_logprobs
 
 
 @settings(max_examples=100, deadline=None)

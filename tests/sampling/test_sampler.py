@@ -133,7 +133,7 @@ def test_rows_are_worked_on_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     logits = logits_for(10, 9)
     whole = sample(logits, rows)
-    monkeypatch.setattr("minipaged.sampling.token_logprobs.ELEMENTS_AT_ONCE", 3 * VOCAB)
+    monkeypatch.setattr("minipaged.sampling.logprob_tensors.ELEMENTS_AT_ONCE", 3 * VOCAB)
     assert sample(logits, rows) == whole
 
 

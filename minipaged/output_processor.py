@@ -1,12 +1,15 @@
-"""OutputBuilder: a request's outputs as they grow, and the decision that a sample has ended."""
+"""OutputProcessor: from a request's sampled tokens to its texts, and to its end.
+
+Whether a sample has ended is decided here, since a stop string is found in its text alone.
+"""
 
 from __future__ import annotations
 
 import time
 
 from minipaged.model.loader import LoadedModel
-from minipaged.outputs import CompletionOutput, PositionLogprobs, RequestOutput
-from minipaged.request import FinishReason, Request, RequestMetrics, Sequence
+from minipaged.outputs import CompletionOutput, PositionLogprobs, RequestMetrics, RequestOutput
+from minipaged.request import FinishReason, Request, Sequence
 from minipaged.sampling.logprobs import TokenLogprobs, decode_logprobs
 from minipaged.sampling.sampler import SampledToken
 from minipaged.text.detokenizer import Detokenizer
@@ -29,7 +32,7 @@ class _SampleOutput:
             self.detokenizer = Detokenizer(model.tokenizer.decode, request.prompt_token_ids)
 
 
-class OutputBuilder:
+class OutputProcessor:
     """Takes a request's sampled tokens and makes its `RequestOutput` whenever it is asked for.
 
     Attributes:
@@ -39,14 +42,14 @@ class OutputBuilder:
     def __init__(self, request: Request, model: LoadedModel, arrival_time: float) -> None:
         self.request = request
         self._model = model
-        self._decode = None if model.tokenizer is None else model.tokenizer.decode
+        self._tokenizer = model.tokenizer
         self._samples: dict[int, _SampleOutput] = {}
         self._prompt_logprobs: list[PositionLogprobs | None] = [None]
         self._arrival_time = arrival_time
         self._first_token_time: float | None = None
         self._finished_time: float | None = None
 
-    def append(self, seq: Sequence, sampled: SampledToken) -> None:
+    def add_token(self, seq: Sequence, sampled: SampledToken) -> None:
         """Add a token to a sequence, and end the sequence if the token ends it.
 
         A fault in this request's own text ends this request, with the fault as its stop reason.
@@ -68,7 +71,8 @@ class OutputBuilder:
         if sampled.logprob is not None and sample.logprobs is not None:
             sample.logprobs.append(decode_logprobs(sampled.logprob, self._decode))
             sample.cumulative_logprob += sampled.logprob.logprob
-        is_armed = seq.num_output_tokens >= params.min_tokens
+        # Neither the first `min_tokens` tokens nor their text may end the output.
+        is_armed = seq.num_output_tokens > params.min_tokens
         is_end = sampled.token_id in self._model.config.eos_token_ids and not params.ignore_eos
         is_stop_id = sampled.token_id in params.stop_ids
         if is_armed and (is_end or is_stop_id):
@@ -91,19 +95,22 @@ class OutputBuilder:
         sample.text += new.text
         return new.match
 
-    def add_prompt_logprobs(self, seq: Sequence, found: list[TokenLogprobs]) -> None:
-        """Add the log-probabilities of the next prompt tokens; what is known already is skipped (a
-        preempted prompt is computed again)."""
-        known = len(self._prompt_logprobs)
-        for position, logprobs in enumerate(found, start=seq.num_computed_tokens + 1):
-            if position == known:
-                self._prompt_logprobs.append(decode_logprobs(logprobs, self._decode))
-                known += 1
+    def add_prompt_logprobs(self, found: list[TokenLogprobs], first: int) -> None:
+        """Add the log-probabilities of the prompt tokens from position `first` on; what is known
+        already is skipped (a preempted prompt is computed again)."""
+        for logprobs in found[len(self._prompt_logprobs) - first :]:
+            self._prompt_logprobs.append(decode_logprobs(logprobs, self._decode))
 
-    def abort(self, reason: str | None) -> None:
+    def _decode(self, token_id: int) -> str | None:
+        """The text of a token by itself; a special one is shown as well."""
+        if self._tokenizer is None:
+            return None
+        return self._tokenizer.decode([token_id], skip_special_tokens=False)
+
+    def abort(self) -> None:
         """End all samples that have not ended."""
         for seq in self.request.unfinished:
-            self._finish(seq, "abort", reason)
+            self._finish(seq, "abort", None)
 
     def build(self) -> RequestOutput:
         """The outputs so far, as values of their own."""
@@ -141,9 +148,8 @@ class OutputBuilder:
         seq.finish_reason = reason
         sample = self._sample(seq)
         sample.stop_reason = stop_reason
-        if not isinstance(stop_reason, str) or reason == "abort":
-            # No stop string ended it, so what was held back for one belongs to the text.
-            self._flush(sample)
+        # After a stop string there is nothing held back; otherwise it belongs to the text.
+        self._flush(sample)
         if self.request.is_finished:
             self._finished_time = time.monotonic()
 

@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from minipaged.errors import ConfigError
-from minipaged.kv.known_models import KNOWN_MODELS, ModelShape, find_known_model, similar_names
+from minipaged.sizing.known_models import KNOWN_MODELS, ModelShape, find_known_model, similar_names
 
 BYTES_PER_TOKEN = {
     "OPT-13B": 819_200,

@@ -21,14 +21,14 @@ from transformers import (
 )
 
 from minipaged.errors import ModelNotFoundError, UnsupportedModelError
-from minipaged.kv import model_shape
-from minipaged.kv.known_models import KNOWN_MODELS
-from minipaged.kv.model_shape import shape_from_config, shape_of
+from minipaged.sizing import shape_lookup
+from minipaged.sizing.known_models import KNOWN_MODELS
+from minipaged.sizing.shape_lookup import shape_from_config, shape_of
 
 
 @pytest.fixture
 def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_shape, "_hub_answers", lambda: False)
+    monkeypatch.setattr(shape_lookup, "_hub_answers", lambda: False)
 
 
 def test_known_models_come_from_the_table() -> None:
@@ -165,6 +165,6 @@ def test_whether_the_hub_answers(
 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("urllib.request.urlopen", urlopen)
-    assert model_shape._hub_answers() is answers
+    assert shape_lookup._hub_answers() is answers
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert model_shape._hub_answers() is False
+    assert shape_lookup._hub_answers() is False

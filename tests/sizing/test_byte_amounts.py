@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minipaged.errors import ConfigError
-from minipaged.kv.memory import format_binary, format_decimal, parse_memory
+from minipaged.sizing.byte_amounts import format_binary, format_decimal, parse_memory
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minipaged.errors import ModelNotFoundError, UnsupportedModelError
-from minipaged.kv.known_models import KNOWN_MODELS, ModelShape, find_known_model, similar_names
+from minipaged.sizing.known_models import KNOWN_MODELS, ModelShape, find_known_model, similar_names
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

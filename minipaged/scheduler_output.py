@@ -1,0 +1,53 @@
+"""SchedulerOutput: the plan of one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from minipaged.kv.cache import BlockCopy
+from minipaged.request import Request, Sequence
+
+
+@dataclass(frozen=True)
+class ScheduledSequence:
+    """One sequence's part of a step: compute `num_tokens` tokens after the computed ones.
+
+    `copies` are the block copies that must be done first, so that its writes hit no shared block.
+    """
+
+    request: Request
+    seq: Sequence
+    num_tokens: int
+    copies: tuple[BlockCopy, ...] = ()
+
+    @property
+    def reaches_end(self) -> bool:
+        """Whether all known tokens are computed after this step, so that it samples the next."""
+        return self.seq.num_computed_tokens + self.num_tokens == self.seq.num_tokens
+
+
+@dataclass
+class SchedulerOutput:
+    """The plan of one step."""
+
+    scheduled: list[ScheduledSequence] = field(default_factory=list)
+    num_tokens: int = 0
+    admitted: list[Request] = field(default_factory=list)
+    preempted: list[Request] = field(default_factory=list)
+
+    def add(self, item: ScheduledSequence) -> None:
+        self.scheduled.append(item)
+        self.num_tokens += item.num_tokens
+
+    def withdraw(self, request: Request) -> None:
+        """Take a request's sequences out of the step again, and hand their budget back."""
+        self.scheduled = [item for item in self.scheduled if item.request is not request]
+        self.num_tokens = sum(item.num_tokens for item in self.scheduled)
+
+
+@dataclass
+class PrefixCacheCounts:
+    """Tokens looked up in the prefix cache, and found there, at first admissions."""
+
+    queries: int = 0
+    hits: int = 0
