@@ -73,13 +73,13 @@ def test_large_logits_lose_no_precision() -> None:
 
 def test_output_shows_the_token_first_and_each_token_once() -> None:
     position = TokenLogprobs(7, -2.0, 3, ((5, -0.5), (6, -1.0)))
-    shown = decode_logprobs(position, lambda ids: f"<{ids[0]}>")
+    shown = decode_logprobs(position, lambda token_id: f"<{token_id}>")
     assert list(shown.items()) == [
         (7, Logprob(-2.0, 3, "<7>")),
         (5, Logprob(-0.5, 1, "<5>")),
         (6, Logprob(-1.0, 2, "<6>")),
     ]
-    among = decode_logprobs(TokenLogprobs(5, -0.5, 1, ((5, -0.5), (6, -1.0))), None)
+    among = decode_logprobs(TokenLogprobs(5, -0.5, 1, ((5, -0.5), (6, -1.0))), lambda _: None)
     assert among == {5: Logprob(-0.5, 1, None), 6: Logprob(-1.0, 2, None)}
 
 
