@@ -43,19 +43,27 @@ class LLMEngine:
         config: the settings.
         model: a loaded model to use in place of `config.model`; engines may share one, since
             nothing writes to it.
+        progress: show progress bars while a model is fetched and loaded.
 
     Raises:
         ConfigError: settings that contradict each other, or a pool too small for one request.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
 
-    def __init__(self, config: EngineConfig, model: LoadedModel | None = None) -> None:
+    def __init__(
+        self, config: EngineConfig, model: LoadedModel | None = None, *, progress: bool = False
+    ) -> None:
         self.config = config
         if model is None:
             device = resolve_device(config.device)
             dtype = resolve_dtype(config.dtype, device)
             model = load_model(
-                config.model, dtype=dtype, device=device, load_format=config.load_format, seed=config.seed
+                config.model,
+                dtype=dtype,
+                device=device,
+                load_format=config.load_format,
+                seed=config.seed,
+                progress=progress,
             )
         else:
             check_given_model(config, model)

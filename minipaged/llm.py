@@ -41,10 +41,11 @@ class LLM:
             raise ConfigError(
                 f"no such option: {', '.join(unknown)}; there are {', '.join(EngineOptions.__annotations__)}"
             )
-        self.engine = LLMEngine(EngineConfig(model=model, **options))
-        self._num_generated = 0
         self._console = Console(stderr=True)
-        if self._console.is_terminal or self._console.is_jupyter:
+        self._is_watched = self._console.is_terminal or self._console.is_jupyter
+        self.engine = LLMEngine(EngineConfig(model=model, **options), progress=self._is_watched)
+        self._num_generated = 0
+        if self._is_watched:
             self._console.print(str(self.engine.memory_plan), style="dim", highlight=False)
 
     def generate(
@@ -154,7 +155,6 @@ class LLM:
             raise type(error)(f"{label}{error}") from None
 
     def _progress(self, show: bool) -> Progress:
-        visible = show and (self._console.is_terminal or self._console.is_jupyter)
         return Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -162,6 +162,6 @@ class LLM:
             TimeElapsedColumn(),
             TextColumn("{task.fields[rate]}"),
             console=self._console,
-            disable=not visible,
+            disable=not (show and self._is_watched),
             transient=True,
         )

@@ -63,10 +63,6 @@ class KVCache:
         self.layers = list(self.data.unbind(0))
         self.block_size = block_size
 
-    @property
-    def num_bytes(self) -> int:
-        return self.data.numel() * self.data.element_size()
-
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
         """Do a step's copies, all layers and all pairs in one go.
 
