@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from minipaged.config import EngineConfig
     from minipaged.engine import LLMEngine
     from minipaged.errors import MinipagedError
+    from minipaged.kv.breakdown import MemoryBreakdown
     from minipaged.llm import LLM
-    from minipaged.outputs import CompletionOutput, RequestOutput
+    from minipaged.outputs import BeamSearchOutput, BeamSearchSequence, CompletionOutput, RequestOutput
+    from minipaged.sampling.beam_params import BeamSearchParams
     from minipaged.sampling.params import SamplingParams
     from minipaged.stats import EngineStats
 
@@ -26,7 +28,11 @@ _HOME = {
     "LLM": "minipaged.llm",
     "LLMEngine": "minipaged.engine",
     "EngineStats": "minipaged.stats",
+    "MemoryBreakdown": "minipaged.kv.breakdown",
     "EngineConfig": "minipaged.config",
+    "BeamSearchParams": "minipaged.sampling.beam_params",
+    "BeamSearchOutput": "minipaged.outputs",
+    "BeamSearchSequence": "minipaged.outputs",
     "SamplingParams": "minipaged.sampling.params",
     "RequestOutput": "minipaged.outputs",
     "CompletionOutput": "minipaged.outputs",
@@ -35,10 +41,14 @@ _HOME = {
 
 __all__ = [
     "LLM",
+    "BeamSearchOutput",
+    "BeamSearchParams",
+    "BeamSearchSequence",
     "CompletionOutput",
     "EngineConfig",
     "EngineStats",
     "LLMEngine",
+    "MemoryBreakdown",
     "MinipagedError",
     "RequestOutput",
     "SamplingParams",

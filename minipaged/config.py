@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 LoadFormat = Literal["auto", "dummy"]
-SchedulingPolicy = Literal["fcfs", "priority"]
+SchedulingPolicy = Literal["fcfs", "priority", "shortest"]
+PreemptionMode = Literal["recompute", "swap"]
 AttentionBackend = Literal["auto", "reference", "cpu"]
 HashAlgorithm = Literal["sha256", "sha256_cbor", "xxhash", "xxhash_cbor"]
 
@@ -38,6 +39,8 @@ class EngineOptions(TypedDict, total=False):
     enable_prefix_caching: bool
     prefix_caching_hash_algo: HashAlgorithm
     scheduling_policy: SchedulingPolicy
+    preemption_mode: PreemptionMode
+    num_cpu_blocks: int | None
     attention_backend: AttentionBackend
     load_format: LoadFormat
     seed: int
@@ -63,7 +66,12 @@ class EngineConfig:
         enable_chunked_prefill: whether a prompt may be computed over several steps.
         enable_prefix_caching: whether full blocks stay findable by their hash.
         prefix_caching_hash_algo: `sha256`, `sha256_cbor`, `xxhash` or `xxhash_cbor`.
-        scheduling_policy: `"fcfs"`, or `"priority"` (a smaller number is more urgent).
+        scheduling_policy: `"fcfs"`, `"priority"` (a smaller number is more urgent), or `"shortest"`
+            (the shortest prompt first, with ageing). See `minipaged/waiting_queue.py`.
+        preemption_mode: how a preempted request comes back: `"recompute"` its tokens, or `"swap"` its
+            blocks to CPU memory (and recompute where that is full).
+        num_cpu_blocks: blocks of CPU memory for swapping; `None`: as many as the pool has, which is
+            always enough. Only with `preemption_mode="swap"`.
         attention_backend: `"reference"`, `"cpu"`, or `"auto"`: `cpu` on a CPU, else `reference`.
         load_format: `"dummy"` fills the model's real shape with random weights.
         seed: seeds the dummy weights, and the sampling of requests that bring no seed.
@@ -87,6 +95,8 @@ class EngineConfig:
     enable_prefix_caching: bool = True
     prefix_caching_hash_algo: HashAlgorithm = "sha256"
     scheduling_policy: SchedulingPolicy = "fcfs"
+    preemption_mode: PreemptionMode = "recompute"
+    num_cpu_blocks: int | None = None
     attention_backend: AttentionBackend = "auto"
     load_format: LoadFormat = "auto"
     seed: int = 0
@@ -98,6 +108,11 @@ class EngineConfig:
         _one_of("dtype", self.dtype, get_args(DType))
         _one_of("load_format", self.load_format, get_args(LoadFormat))
         _one_of("scheduling_policy", self.scheduling_policy, get_args(SchedulingPolicy))
+        _one_of("preemption_mode", self.preemption_mode, get_args(PreemptionMode))
+        if self.num_cpu_blocks is not None:
+            _at_least("num_cpu_blocks", self.num_cpu_blocks, 0)
+            if self.preemption_mode != "swap":
+                raise ConfigError("num_cpu_blocks is memory for swapping: set preemption_mode='swap' as well")
         _one_of("attention_backend", self.attention_backend, get_args(AttentionBackend))
         _one_of("prefix_caching_hash_algo", self.prefix_caching_hash_algo, get_args(HashAlgorithm))
         for name in ("block_size", "max_num_seqs", "max_num_batched_tokens"):

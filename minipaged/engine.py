@@ -4,6 +4,7 @@ add_request -> step -> step -> ... -> outputs
                |- Scheduler.schedule     who runs, on which blocks
                |- ModelRunner.execute    one forward pass, samples
                `- OutputProcessor        text, and whether a sample has ended; then fork and free
+                  (of a beam search: BeamProcessor)
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ import random
 import time
 
 from minipaged.attention.backend import select_attention
+from minipaged.beam_processor import BeamProcessor
+from minipaged.beam_search import BeamSearch
 from minipaged.config import EngineConfig
 from minipaged.device import check_given_model, resolve_device, resolve_dtype
 from minipaged.errors import InvariantError, RequestIdError
 from minipaged.kv.block_manager import BlockManager
+from minipaged.kv.breakdown import MemoryBreakdown, paged_breakdown
 from minipaged.kv.cache import KVCache
 from minipaged.kv.prefix_hash import PrefixHasher
+from minipaged.kv.sharing import BlockUsage
+from minipaged.kv.swap import SwapCache, SwapSpace
 from minipaged.memory_plan import plan_memory
 from minipaged.model.loader import LoadedModel, load_model
 from minipaged.output_processor import OutputProcessor
@@ -28,6 +34,7 @@ from minipaged.prompts import Prompt
 from minipaged.request import Request, Sequence
 from minipaged.request_intake import RequestIntake
 from minipaged.runner import ModelRunner, SequenceResult
+from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler import Scheduler
 from minipaged.scheduler_output import SchedulerOutput
@@ -77,12 +84,16 @@ class LLMEngine:
             if config.enable_prefix_caching
             else None,
         )
+        num_cpu_blocks = self.memory_plan.num_cpu_blocks
         self.scheduler = Scheduler(
             self.manager,
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             enable_chunked_prefill=config.enable_chunked_prefill,
             policy=config.scheduling_policy,
+            swap_space=None
+            if num_cpu_blocks is None
+            else SwapSpace(self.manager.pool, num_cpu_blocks, config.block_size),
         )
         self.kv_cache = KVCache(
             num_layers=shape.num_layers,
@@ -100,10 +111,12 @@ class LLMEngine:
             write_kv=parts.write_kv,
             slot_mapping=parts.slot_mapping,
             eos_token_ids=shape.eos_token_ids,
+            swap_cache=None if num_cpu_blocks is None else SwapCache(self.kv_cache, num_cpu_blocks),
         )
         self._intake = RequestIntake(config, self.model, self.manager, self.memory_plan.max_model_len)
         self._requests: dict[str, Request] = {}
-        self._processors: dict[str, OutputProcessor] = {}
+        self._processors: dict[str, OutputProcessor | BeamProcessor] = {}
+        self._block_usage = BlockUsage()
         self._seeds = random.Random(config.seed)
         self._num_arrivals = 0
         self._num_steps = 0
@@ -116,14 +129,18 @@ class LLMEngine:
         return self.memory_plan.max_model_len
 
     def add_request(
-        self, request_id: str, prompt: Prompt, params: SamplingParams | None = None, priority: int = 0
+        self,
+        request_id: str,
+        prompt: Prompt,
+        params: SamplingParams | BeamSearchParams | None = None,
+        priority: int = 0,
     ) -> None:
         """Queue a request. Nothing is computed before the next `step`.
 
         Args:
             request_id: a name of your own, unique among the unfinished requests.
             prompt: a string, token ids, or a dict of either with `cache_salt` and `priority`.
-            params: how to sample; `SamplingParams()` if not given.
+            params: how to sample, or how to search; `SamplingParams()` if not given.
             priority: smaller is more urgent; for `scheduling_policy="priority"` alone. A priority
                 in the prompt wins.
 
@@ -139,6 +156,10 @@ class LLMEngine:
             raise RequestIdError(f"request id {request_id!r} is in use by an unfinished request")
         params = SamplingParams() if params is None else params
         accepted = self._intake.check(prompt, params, priority)
+        search = None
+        if isinstance(params, BeamSearchParams):
+            search = BeamSearch(params, accepted.max_tokens, self.model.config.eos_token_ids)
+            params = SamplingParams(temperature=0)  # it draws nothing
         request = Request(
             request_id=request_id,
             prompt_token_ids=accepted.prompt.token_ids,
@@ -149,10 +170,16 @@ class LLMEngine:
             priority=accepted.priority,
             cache_salt=accepted.prompt.cache_salt,
             prompt=accepted.prompt.text,
+            search=search,
         )
         self._num_arrivals += 1
         self._requests[request_id] = request
-        self._processors[request_id] = OutputProcessor(request, self.model, time.monotonic())
+        now = time.monotonic()
+        self._processors[request_id] = (
+            OutputProcessor(request, self.model, now)
+            if search is None
+            else BeamProcessor(request, search, self.manager, self.model, now)
+        )
         self.scheduler.add(request)
 
     def has_unfinished_requests(self) -> bool:
@@ -162,11 +189,12 @@ class LLMEngine:
         """Compute one step.
 
         Returns:
-            The outputs so far of each request that got a token or ended in this step.
+            The outputs so far of each request that got a token or ended in this step; of a beam
+            search when it has ended, since before that nothing in it is settled.
         """
         return [processor.build() for processor in self.advance()]
 
-    def advance(self) -> list[OutputProcessor]:
+    def advance(self) -> list[OutputProcessor | BeamProcessor]:
         """As `step`, without making the outputs: whoever wants only the finished ones, or only
         what is new, saves copying the rest in each step."""
         if not self._requests:
@@ -182,7 +210,8 @@ class LLMEngine:
             self.scheduler.rollback(output)
             raise
         self._num_steps += 1
-        advanced: dict[str, OutputProcessor] = {}
+        self._count_blocks(output)
+        advanced: dict[str, OutputProcessor | BeamProcessor] = {}
         for result in results:
             processor = self._processors[result.item.request.request_id]
             if self._process(result, processor):
@@ -202,13 +231,17 @@ class LLMEngine:
         if request_id not in self._requests:
             return None
         processor = self._processors[request_id]
-        processor.abort()
         self._forget(request_id)
+        processor.abort()
         return processor.build()
 
     def reset_prefix_cache(self) -> None:
         """Forget all cached blocks. Running requests go on undisturbed."""
         self.manager.reset_prefix_cache()
+
+    def memory_breakdown(self) -> MemoryBreakdown:
+        """How the KV memory divides at this moment; see `minipaged.kv.breakdown`."""
+        return paged_breakdown(self.manager.pool, self.config.block_size, self.scheduler.running)
 
     def stats(self) -> EngineStats:
         pool = self.manager.pool
@@ -216,11 +249,13 @@ class LLMEngine:
             num_blocks=pool.num_blocks,
             num_free_blocks=pool.num_free,
             num_running=len(self.scheduler.running),
-            num_waiting=len(self.scheduler.waiting),
+            num_waiting=len(self.scheduler.waiting) + len(self.scheduler.swapped),
             kv_cache_usage=pool.usage,
             num_steps=self._num_steps,
             num_preemptions=self.scheduler.num_preemptions,
+            num_swapped_blocks=self.scheduler.num_swapped_blocks,
             num_copied_blocks=self.manager.num_copied_blocks,
+            sharing_saving=self._block_usage.sharing_saving,
             prefix_cache_queries=self.scheduler.prefix_counts.queries,
             prefix_cache_hits=self.scheduler.prefix_counts.hits,
             prompt_tokens=self.scheduler.num_prompt_tokens,
@@ -236,9 +271,26 @@ class LLMEngine:
         self.manager.check_invariants(self._requests.values())
         self.scheduler.check_invariants(self._requests.values())
 
-    def _process(self, result: SequenceResult, processor: OutputProcessor) -> bool:
+    def _count_blocks(self, output: SchedulerOutput) -> None:
+        """Count what every running request held in a step."""
+        for item in output.scheduled:
+            item.request.block_usage.num_copied_blocks += len(item.copies)
+        num_logical = 0
+        for request in self.scheduler.running:
+            num_logical += request.block_usage.add_step([seq.block_table for seq in request.sequences])
+        pool = self.manager.pool
+        self._block_usage.add_counts(num_logical, pool.num_blocks - 1 - pool.num_free)
+
+    def _process(self, result: SequenceResult, processor: OutputProcessor | BeamProcessor) -> bool:
         """Take in what a step found out about one sequence; whether anything is to be reported."""
         request, seq = result.item.request, result.item.seq
+        if isinstance(processor, BeamProcessor):
+            seq.num_computed_tokens += result.item.num_tokens
+            if result.candidates is not None:
+                processor.add_candidates(seq, result.candidates)
+            if request.is_finished:
+                self._generation_tokens += sum(seq.num_output_tokens for seq in request.sequences)
+            return request.is_finished
         processor.add_prompt_logprobs(result.prompt_logprobs, first=seq.num_computed_tokens + 1)
         seq.num_computed_tokens += result.item.num_tokens
         if not result.sampled_tokens:

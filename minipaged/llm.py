@@ -11,9 +11,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from minipaged.config import EngineConfig, EngineOptions
 from minipaged.engine import LLMEngine
 from minipaged.errors import ConfigError, EngineBusyError, PromptError, SamplingParamsError
+from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.model.tokenizer import ChatMessage
-from minipaged.outputs import RequestOutput
+from minipaged.outputs import BeamSearchOutput, BeamSearchSequence, RequestOutput
 from minipaged.prompts import Prompt, TokensPrompt, as_prompt_list
+from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.params import SamplingParams
 
 
@@ -102,6 +104,59 @@ class LLM:
         ]
         return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
 
+    def memory_breakdown(self) -> MemoryBreakdown:
+        """How the engine's KV memory divides at this moment: token states, reservation, internal and
+        external fragmentation, free. Between two calls of `generate` all of it is free."""
+        return self.engine.memory_breakdown()
+
+    def beam_search(
+        self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams, *, use_tqdm: bool = True
+    ) -> list[BeamSearchOutput]:
+        """Find the likeliest continuations of one prompt, or of each of several.
+
+        Hypotheses and scores are those of transformers' `generate(num_beams=..., do_sample=False)`.
+
+        Args:
+            prompts: as for `generate`.
+            params: width, length and ranking.
+            use_tqdm: as for `generate`.
+
+        Returns:
+            One output for each prompt, in their order, with `params.beam_width` hypotheses, best first.
+
+        Raises:
+            As `generate`.
+        """
+        listed = as_prompt_list(prompts)
+        outputs = self._run(listed, [params] * len(listed), use_tqdm)
+        return [self._beam_search_output(output) for output in outputs]
+
+    def _beam_search_output(self, output: RequestOutput) -> BeamSearchOutput:
+        tokenizer = self.engine.model.tokenizer
+        prompt_text = "" if tokenizer is None else tokenizer.decode(output.prompt_token_ids)
+        sequences = []
+        for hypothesis in output.outputs:
+            assert hypothesis.cumulative_logprob is not None
+            assert hypothesis.score is not None
+            assert hypothesis.finish_reason is not None
+            sequences.append(
+                BeamSearchSequence(
+                    tokens=output.prompt_token_ids + hypothesis.token_ids,
+                    text=prompt_text + hypothesis.text,
+                    cum_logprob=hypothesis.cumulative_logprob,
+                    score=hypothesis.score,
+                    finish_reason=hypothesis.finish_reason,
+                    stop_reason=hypothesis.stop_reason,
+                )
+            )
+        return BeamSearchOutput(
+            sequences=sequences,
+            prompt_token_ids=output.prompt_token_ids,
+            num_preemptions=output.num_preemptions,
+            block_usage=output.block_usage,
+            metrics=output.metrics,
+        )
+
     def _params_for(
         self, prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
     ) -> list[SamplingParams]:
@@ -114,7 +169,10 @@ class LLM:
         return list(params)
 
     def _run(
-        self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], show_progress: bool
+        self,
+        prompts: Sequence[Prompt],
+        params: Sequence[SamplingParams | BeamSearchParams],
+        show_progress: bool,
     ) -> list[RequestOutput]:
         if self.engine.has_unfinished_requests():
             raise EngineBusyError(
@@ -148,7 +206,9 @@ class LLM:
                 raise
         return [finished[request_id] for request_id in ids]
 
-    def _add(self, request_id: str, prompt: Prompt, params: SamplingParams, label: str) -> None:
+    def _add(
+        self, request_id: str, prompt: Prompt, params: SamplingParams | BeamSearchParams, label: str
+    ) -> None:
         try:
             self.engine.add_request(request_id, prompt, params)
         except (PromptError, SamplingParamsError) as error:

@@ -33,6 +33,7 @@ class MemoryPlan:
         block_size: tokens per block.
         max_model_len: longest prompt plus output of one request.
         bytes_per_block: bytes of one block, in all layers.
+        num_cpu_blocks: blocks of CPU memory for swapping; `None` if there is no swapping.
         device_name: `"CPU"` or `"GPU"`, for the log line.
     """
 
@@ -40,6 +41,7 @@ class MemoryPlan:
     block_size: int
     max_model_len: int
     bytes_per_block: int
+    num_cpu_blocks: int | None
     device_name: str
 
     @property
@@ -82,8 +84,16 @@ def plan_memory(
         block_size=config.block_size,
         max_model_len=max_model_len,
         bytes_per_block=size,
+        num_cpu_blocks=_num_cpu_blocks(config, num_blocks),
         device_name="GPU" if device.type == "cuda" else "CPU",
     )
+
+
+def _num_cpu_blocks(config: EngineConfig, num_blocks: int) -> int | None:
+    if config.preemption_mode != "swap":
+        return None
+    # As many as can be in use are always enough (paper, section 4.5).
+    return num_blocks - 1 if config.num_cpu_blocks is None else config.num_cpu_blocks
 
 
 def _free_bytes(config: EngineConfig, device: torch.device) -> int:

@@ -6,6 +6,7 @@ Whether a sample has ended is decided here, since a stop string is found in its 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from minipaged.model.loader import LoadedModel
 from minipaged.outputs import CompletionOutput, PositionLogprobs, RequestMetrics, RequestOutput
@@ -125,6 +126,7 @@ class OutputProcessor:
             num_preemptions=request.num_preemptions,
             prompt_logprobs=None if request.params.prompt_logprobs is None else list(self._prompt_logprobs),
             metrics=RequestMetrics(self._arrival_time, self._first_token_time, self._finished_time),
+            block_usage=replace(request.block_usage),
         )
 
     def _completion(self, seq: Sequence) -> CompletionOutput:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from minipaged.kv.sharing import BlockUsage
 from minipaged.request import FinishReason
 from minipaged.sampling.logprobs import Logprob
 
@@ -22,17 +23,19 @@ class RequestMetrics:
 
 @dataclass(frozen=True)
 class CompletionOutput:
-    """One sample of a request, as far as it has come.
+    """One sample of a request, as far as it has come; or one hypothesis of a beam search.
 
     Attributes:
-        index: the sample's number, from 0.
+        index: the sample's number, from 0; of a hypothesis its rank, best first.
         text: the output as text; empty for a model without a tokenizer.
         token_ids: the output's tokens, including those of a stop string or an end-of-sequence.
         finish_reason: `"stop"`, `"length"` or `"abort"`; `None` while it runs.
         stop_reason: the stop string or the stop token id that ended it; `None` for end of
             sequence. After an error in this request: what went wrong.
-        cumulative_logprob: sum of the chosen tokens' log-probabilities, if `logprobs` was asked for.
+        cumulative_logprob: sum of the chosen tokens' log-probabilities, if `logprobs` was asked for;
+            a hypothesis always has it.
         logprobs: for each output token, if asked for.
+        score: of a hypothesis, what it is ranked by; see `BeamSearchParams`.
     """
 
     index: int
@@ -42,6 +45,7 @@ class CompletionOutput:
     stop_reason: int | str | None = None
     cumulative_logprob: float | None = None
     logprobs: list[PositionLogprobs] | None = None
+    score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class RequestOutput:
         prompt_logprobs: for each prompt token, if asked for; the first is `None`, since nothing
             comes before it.
         metrics: when it arrived, gave its first token, and finished.
+        block_usage: the blocks that it held, and what sharing saved among its sequences.
     """
 
     request_id: str
@@ -69,4 +74,45 @@ class RequestOutput:
     num_cached_tokens: int
     num_preemptions: int
     prompt_logprobs: list[PositionLogprobs | None] | None
+    metrics: RequestMetrics
+    block_usage: BlockUsage = field(default_factory=BlockUsage)
+
+
+@dataclass(frozen=True)
+class BeamSearchSequence:
+    """One hypothesis of a beam search.
+
+    Attributes:
+        tokens: the prompt and the output, an end of sequence included. (As in vLLM, with the prompt.)
+        text: `tokens` as text, without special tokens; empty for a model without a tokenizer.
+        cum_logprob: the sum of the output tokens' log-probabilities.
+        score: what hypotheses are ranked by; see `BeamSearchParams`.
+        finish_reason: `"stop"` at an end of sequence, else `"length"`; `"abort"` after an error.
+        stop_reason: after an error, what went wrong.
+    """
+
+    tokens: list[int]
+    text: str
+    cum_logprob: float
+    score: float
+    finish_reason: FinishReason
+    stop_reason: int | str | None = None
+
+
+@dataclass(frozen=True)
+class BeamSearchOutput:
+    """What `LLM.beam_search` gives for one prompt.
+
+    Attributes:
+        sequences: the hypotheses, best first; `beam_width` of them.
+        prompt_token_ids: the prompt's tokens, with which each of `sequences` begins.
+        num_preemptions: how often the search lost its blocks and was computed again.
+        block_usage: the blocks that it held, those it copied, and what sharing saved.
+        metrics: when it arrived, took its first step, and finished.
+    """
+
+    sequences: list[BeamSearchSequence]
+    prompt_token_ids: list[int]
+    num_preemptions: int
+    block_usage: BlockUsage
     metrics: RequestMetrics

@@ -1,8 +1,9 @@
 """Request and Sequence: what the scheduler knows of the work it was given.
 
-A `Request` is what a user asked for. It owns one `Sequence` for each sample (`n`): one line of
-tokens with its own block table. The sequences of a request share their prompt's blocks, are
-admitted together and preempted together (the paper calls them a sequence group, section 4.5).
+A `Request` is what a user asked for. It owns one `Sequence` for each sample (`n`), or for each beam
+that is being followed: one line of tokens with its own block table. The sequences of a request share
+their prompt's blocks, are admitted together and preempted together (the paper calls them a sequence
+group, section 4.5).
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal
 
+from minipaged.beam_search import BeamSearch
 from minipaged.kv.block_table import BlockTable
+from minipaged.kv.sharing import BlockUsage
 from minipaged.sampling.params import SamplingParams
 
 FinishReason = Literal["stop", "length", "abort"]
@@ -24,6 +27,8 @@ class RequestStatus(enum.Enum):
     RUNNING = "running"
     PREEMPTED = "preempted"
     """Waiting again, after its blocks were taken away."""
+    SWAPPED = "swapped"
+    """Its blocks are in CPU memory."""
     FINISHED = "finished"
 
 
@@ -40,6 +45,7 @@ class Sequence:
         num_prompt_tokens: how many of them are the prompt.
         num_computed_tokens: how many have their keys and values in the cache.
         block_table: the physical blocks.
+        cpu_block_table: where their contents are while the sequence is swapped out.
         block_hashes: the hash of each full block of `token_ids`, as far as it was needed.
         prefix_ids: for each leading block that is in the prefix cache, the id of the prefix that
             ends with it (see `kv/prefix.py`).
@@ -52,6 +58,7 @@ class Sequence:
         self.num_prompt_tokens = len(prompt_token_ids)
         self.num_computed_tokens = 0
         self.block_table = BlockTable()
+        self.cpu_block_table: list[int] = []
         self.block_hashes: list[bytes] = []
         self.prefix_ids: list[int] = []
         self.finish_reason: FinishReason | None = None
@@ -67,6 +74,12 @@ class Sequence:
     @property
     def is_finished(self) -> bool:
         return self.finish_reason is not None
+
+    @property
+    def awaits_siblings(self) -> bool:
+        """Whether all of its tokens are computed, and the next is not chosen yet: a beam of which the
+        candidates are known, while other beams are still to be computed."""
+        return self.num_computed_tokens == self.num_tokens
 
     def __repr__(self) -> str:
         return (
@@ -87,13 +100,17 @@ class Request:
             `max_model_len` leaves less room.
         sampling_seed: the params' seed, or one that the engine drew.
         arrival: the number of its arrival, from 0: the tie-breaker of every order.
+        arrival_clock: tokens that the engine had scheduled when it arrived; read under `shortest`.
         priority: smaller is more urgent; read under `scheduling_policy="priority"`.
         cache_salt: only requests with the same salt share cached blocks.
         prompt: the prompt's text, if it was given as text.
         status: where it is in its life.
         num_preemptions: how often it lost its blocks.
         num_cached_tokens: prompt tokens found in the prefix cache at its first admission.
-        sequences: one to begin with; `params.n` once the prompt has been computed.
+        sequences: one to begin with; `params.n` once the prompt has been computed. Of a beam search,
+            the beams, best first, and in the end the hypotheses.
+        search: the beam search that chooses its tokens, if it is one; `params` then say nothing.
+        block_usage: the blocks that it has held so far.
     """
 
     request_id: str
@@ -102,6 +119,7 @@ class Request:
     max_tokens: int
     sampling_seed: int
     arrival: int
+    arrival_clock: int = 0
     priority: int = 0
     cache_salt: str | None = None
     prompt: str | None = None
@@ -109,6 +127,8 @@ class Request:
     num_preemptions: int = 0
     num_cached_tokens: int | None = None
     sequences: list[Sequence] = field(default_factory=list)
+    search: BeamSearch | None = None
+    block_usage: BlockUsage = field(default_factory=BlockUsage)
 
     def __post_init__(self) -> None:
         if not self.sequences:
@@ -129,5 +149,21 @@ class Request:
 
     @property
     def num_seqs(self) -> int:
-        """How many sequences it counts for in the batch: all its samples, also before they fork."""
+        """How many sequences it counts for in the batch: all its samples, also before they fork, and
+        as many beams as there can be."""
+        if self.search is not None:
+            return self.search.params.beam_width
         return len(self.unfinished) if self.has_forked else self.params.n
+
+    def closest_sibling(self, seq: Sequence) -> Sequence | None:
+        """Of the sequences that hold blocks, the one with the most leading tokens in common."""
+        holding = (sibling for sibling in self.sequences if len(sibling.block_table))
+        return max(holding, key=lambda sibling: common_prefix(sibling, seq), default=None)
+
+
+def common_prefix(a: Sequence, b: Sequence) -> int:
+    """How many leading tokens two sequences have in common."""
+    shortest = min(a.num_tokens, b.num_tokens)
+    if a.token_ids[:shortest] == b.token_ids[:shortest]:
+        return shortest
+    return next(i for i in range(shortest) if a.token_ids[i] != b.token_ids[i])

@@ -9,6 +9,7 @@ from minipaged.errors import PromptError, RequestTooLargeError, SamplingParamsEr
 from minipaged.kv.block_manager import BlockManager
 from minipaged.model.loader import LoadedModel
 from minipaged.prompts import ParsedPrompt, Prompt, check_priority, parse_prompt
+from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.params import SamplingParams
 
 
@@ -32,15 +33,27 @@ class RequestIntake:
         self._manager = manager
         self._max_model_len = max_model_len
 
-    def check(self, prompt: Prompt, params: SamplingParams, priority: int) -> AcceptedRequest:
+    def check(
+        self, prompt: Prompt, params: SamplingParams | BeamSearchParams, priority: int
+    ) -> AcceptedRequest:
         """Accept a request, or say exactly why not.
 
         Raises:
             PromptError, RequestTooLargeError, SamplingParamsError: see `LLMEngine.add_request`.
         """
-        if not isinstance(params, SamplingParams):
-            raise SamplingParamsError(f"params must be SamplingParams, not {params!r:.80}")
-        self._check_params(params)
+        if isinstance(params, SamplingParams):
+            num_seqs, kind = params.n, "samples"
+            self._check_params(params)
+        elif isinstance(params, BeamSearchParams):
+            num_seqs, kind = params.beam_width, "beams"
+        else:
+            raise SamplingParamsError(
+                f"params must be SamplingParams or BeamSearchParams, not {params!r:.80}"
+            )
+        if num_seqs > self._config.max_num_seqs:
+            raise SamplingParamsError(
+                f"{num_seqs} {kind} run together, but max_num_seqs is {self._config.max_num_seqs}"
+            )
         parsed = parse_prompt(
             prompt, self._model.tokenizer, self._model.config.vocab_size, self._max_model_len
         )
@@ -50,7 +63,7 @@ class RequestIntake:
                 f"priority={priority} has no meaning under scheduling_policy="
                 f"{self._config.scheduling_policy!r}; use 'priority'"
             )
-        max_tokens = self._max_tokens(len(parsed.token_ids), params)
+        max_tokens = self._max_tokens(len(parsed.token_ids), params.max_tokens, num_seqs, kind)
         return AcceptedRequest(parsed, max_tokens, priority)
 
     def _check_params(self, params: SamplingParams) -> None:
@@ -64,12 +77,8 @@ class RequestIntake:
             raise SamplingParamsError(
                 "stop strings need text, and this model came without a tokenizer; use stop_token_ids"
             )
-        if params.n > self._config.max_num_seqs:
-            raise SamplingParamsError(
-                f"n={params.n} samples run together, but max_num_seqs is {self._config.max_num_seqs}"
-            )
 
-    def _max_tokens(self, num_prompt_tokens: int, params: SamplingParams) -> int:
+    def _max_tokens(self, num_prompt_tokens: int, wanted: int | None, num_seqs: int, kind: str) -> int:
         room = self._max_model_len - num_prompt_tokens
         if room < 1:
             raise RequestTooLargeError(
@@ -77,13 +86,13 @@ class RequestIntake:
                 f"{self._max_model_len:,}: prompt plus at least one output token do not fit. "
                 f"The longest prompt is {self._max_model_len - 1:,} tokens."
             )
-        max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
-        most = self._manager.most_blocks(num_prompt_tokens, max_tokens, params.n)
+        max_tokens = room if wanted is None else min(wanted, room)
+        most = self._manager.most_blocks(num_prompt_tokens, max_tokens, num_seqs)
         usable = self._manager.pool.num_blocks - 1
         if most > usable:
             raise RequestTooLargeError(
-                f"{params.n} samples of {num_prompt_tokens:,} prompt and up to {max_tokens:,} output "
+                f"{num_seqs} {kind} of {num_prompt_tokens:,} prompt and up to {max_tokens:,} output "
                 f"tokens can need {most:,} blocks of {self._manager.block_size}, sharing the prompt; the "
-                f"pool has {usable:,}. Ask for fewer samples or tokens, or give the engine more memory."
+                f"pool has {usable:,}. Ask for fewer {kind} or tokens, or give the engine more memory."
             )
         return max_tokens

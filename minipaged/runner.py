@@ -8,10 +8,13 @@ import torch
 from torch import Tensor
 
 from minipaged.attention.metadata import AttentionFn, AttentionMetadata
+from minipaged.beam_search import Candidates
 from minipaged.kv.block_table import SlotMapping
 from minipaged.kv.cache import KVCache, WriteKV
+from minipaged.kv.swap import SwapCache
 from minipaged.model.decoder import AttendFn, Decoder
 from minipaged.request import Request, Sequence
+from minipaged.sampling.candidates import likeliest_tokens
 from minipaged.sampling.logprob_tensors import prompt_logprobs
 from minipaged.sampling.logprobs import TokenLogprobs
 from minipaged.sampling.sampler import SampledToken, SamplingRow, sample
@@ -29,12 +32,15 @@ class SequenceResult:
 
     Attributes:
         item: what was scheduled.
-        sampled_tokens: none in the middle of a prompt, `n` where a prompt ends, else one.
+        sampled_tokens: none in the middle of a prompt, `n` where a prompt ends, else one. None for a
+            beam.
+        candidates: of a beam that is computed to its end, the likeliest next tokens; else `None`.
         prompt_logprobs: for the prompt tokens that follow those computed in this step, if asked for.
     """
 
     item: ScheduledSequence
     sampled_tokens: list[SampledToken]
+    candidates: Candidates | None
     prompt_logprobs: list[TokenLogprobs]
 
 
@@ -44,6 +50,7 @@ class ModelRunner:
     Args:
         decoder: the model.
         cache: the KV cache's tensors.
+        swap_cache: the CPU memory for swapped blocks, if there is any.
         attention: the attention backend.
         write_kv: stores keys and values by slot.
         slot_mapping: positions to slots.
@@ -58,9 +65,11 @@ class ModelRunner:
         write_kv: WriteKV,
         slot_mapping: SlotMapping,
         eos_token_ids: tuple[int, ...],
+        swap_cache: SwapCache | None = None,
     ) -> None:
         self._decoder = decoder
         self._cache = cache
+        self._swap_cache = swap_cache
         self._attention = attention
         self._write_kv = write_kv
         self._slot_mapping = slot_mapping
@@ -70,7 +79,10 @@ class ModelRunner:
 
     @torch.inference_mode()
     def execute(self, output: SchedulerOutput) -> list[SequenceResult]:
-        """Do a step's block copies, compute its tokens, and sample. At least one is scheduled."""
+        """Do a step's swaps and block copies, compute its tokens, and sample. At least one is scheduled."""
+        if self._swap_cache is not None:
+            self._swap_cache.copy_out(output.swap_outs)
+            self._swap_cache.copy_in(output.swap_ins)
         self._cache.copy_blocks([copy for item in output.scheduled for copy in item.copies])
         batch = build_step_batch(
             output.scheduled,
@@ -79,28 +91,40 @@ class ModelRunner:
             device=self._device,
         )
         hidden = self._decoder(batch.token_ids, batch.positions, self._attend(batch.metadata))  # [T, hidden]
-        sampled = self._sample(batch, hidden)
+        sampled, candidates = self._choose(batch, hidden)
         return [
-            SequenceResult(item, sampled[i], self._prompt_logprobs(item, hidden, batch, i))
+            SequenceResult(item, sampled[i], candidates.get(i), self._prompt_logprobs(item, hidden, batch, i))
             for i, item in enumerate(batch.items)
         ]
 
-    def _sample(self, batch: StepBatch, hidden: Tensor) -> list[list[SampledToken]]:
-        """The next tokens of each sequence of the batch, sampled all at once."""
+    def _choose(
+        self, batch: StepBatch, hidden: Tensor
+    ) -> tuple[list[list[SampledToken]], dict[int, Candidates]]:
+        """What can follow each sequence of the batch, all at once: sampled tokens for each, and the
+        candidates of those that are beams."""
         ends = batch.metadata.query_start_list[1:]
-        where: list[tuple[int, int]] = []  # for each row to sample: its sequence, and its row of `hidden`
+        where: list[int] = []  # for each row of logits, its sequence: first those to sample, then the beams
         rows: list[SamplingRow] = []
+        beams: list[int] = []
+        counts: list[int] = []
         for i, item in enumerate(batch.items):
-            for row in _sampling_rows(item, self._eos_token_ids):
-                where.append((i, ends[i] - 1))
-                rows.append(row)
+            search = item.request.search
+            if search is None:
+                sampling = _sampling_rows(item, self._eos_token_ids)
+                where += [i] * len(sampling)
+                rows += sampling
+            elif item.reaches_end:
+                beams.append(i)
+                counts.append(search.num_candidates)
+        where += beams
         sampled: list[list[SampledToken]] = [[] for _ in batch.items]
-        if rows:
-            last = torch.tensor([row for _, row in where], device=self._device)  # [R]
-            logits = self._decoder.logits(hidden[last])  # [R, vocab]
-            for (i, _), token in zip(where, sample(logits, rows), strict=True):
-                sampled[i].append(token)
-        return sampled
+        if not where:
+            return sampled, {}
+        last = torch.tensor([ends[i] - 1 for i in where], device=self._device)  # [R + B]
+        logits = self._decoder.logits(hidden[last])  # [R + B, vocab]
+        for i, token in zip(where, sample(logits[: len(rows)], rows), strict=False):
+            sampled[i].append(token)
+        return sampled, dict(zip(beams, likeliest_tokens(logits[len(rows) :], counts), strict=True))
 
     def _attend(self, metadata: AttentionMetadata) -> AttendFn:
         """What the decoder calls in each layer: store the new keys and values, then attend."""

@@ -10,26 +10,30 @@ See the paper, section 4.5, and vLLM, `v1/core/sched/scheduler.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 
 from minipaged.config import SchedulingPolicy
 from minipaged.errors import InvariantError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.prefix import CachedBlock
-from minipaged.request import Request, RequestStatus, Sequence
+from minipaged.kv.swap import SwapSpace
+from minipaged.request import Request, RequestStatus, common_prefix
+from minipaged.request import Sequence as TokenSequence
+from minipaged.request_queues import RequestQueues
 from minipaged.scheduler_output import PrefixCacheCounts, ScheduledSequence, SchedulerOutput
-from minipaged.waiting_queue import WaitingQueue, rank
+from minipaged.waiting_queue import rank
 
 
-class Scheduler:
-    """Orders the requests and gives them blocks.
+class Scheduler(RequestQueues):
+    """The queues, and the plan of each step.
 
     Args:
         manager: where blocks come from.
         max_num_seqs: most sequences that run at once.
         max_num_batched_tokens: the token budget of a step.
         enable_chunked_prefill: whether a prompt may be computed over several steps.
-        policy: `"fcfs"` or `"priority"`.
+        policy: the order of requests, see `minipaged/waiting_queue.py`.
+        swap_space: where preempted requests' blocks go; `None`: they are computed again.
     """
 
     def __init__(
@@ -40,13 +44,12 @@ class Scheduler:
         max_num_batched_tokens: int,
         enable_chunked_prefill: bool = True,
         policy: SchedulingPolicy = "fcfs",
+        swap_space: SwapSpace | None = None,
     ) -> None:
-        self.waiting = WaitingQueue(policy)
-        self.running: list[Request] = []
-        self.num_preemptions = 0
+        super().__init__(manager, policy, swap_space)
         self.num_prompt_tokens = 0
+        self.num_scheduled_tokens = 0
         self.prefix_counts = PrefixCacheCounts()
-        self._manager = manager
         self._max_num_seqs = max_num_seqs
         self._max_num_batched_tokens = max_num_batched_tokens
         self._chunked = enable_chunked_prefill
@@ -54,6 +57,7 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Queue a request."""
+        request.arrival_clock = self.num_scheduled_tokens
         self.waiting.push(request)
 
     def schedule(self, output: SchedulerOutput) -> None:
@@ -66,89 +70,52 @@ class Scheduler:
         for request in list(self.running):
             # A request further up may have preempted this one by now.
             if request.status is RequestStatus.RUNNING:
-                self._schedule_running(request, output)
+                self._schedule_running(request, request.unfinished, output)
         for item in output.scheduled:
             self._cache_blocks(item)
-        # Nobody is admitted in a step that had to preempt: the pool is dry.
+        # Nobody comes in while the pool is dry: not in a step that had to preempt, and nobody new
+        # while somebody is swapped out.
         if not output.preempted:
-            self._admit(output)
+            self._swap_in(output)
+            if not self.swapped:
+                self._admit(output)
+        output.swap_outs += self.pending_swap_outs
+        self.pending_swap_outs.clear()
+        self.num_scheduled_tokens += output.num_tokens
 
-    def retire(self, request: Request) -> None:
-        """Take a request out, wherever it is, and free all of its blocks."""
-        for seq in request.sequences:
-            self._manager.free(seq)
-        if request.status is RequestStatus.RUNNING:
-            self.running.remove(request)
-        else:
-            self.waiting.remove(request)
-        request.status = RequestStatus.FINISHED
-
-    def preempt(self, request: Request) -> None:
-        """Take a running request's blocks away; its tokens will be computed again (recomputation).
-
-        All of its sequences lose all of their blocks: with one block missing, the others are of
-        no use (the paper's all-or-nothing rule). With prefix caching the full ones stay findable,
-        so that most of the "recomputation" is a prefix hit if it comes back soon.
-        """
-        self.running.remove(request)
-        for seq in request.sequences:
-            self._manager.free(seq)
-        request.status = RequestStatus.PREEMPTED
-        request.num_preemptions += 1
-        self.num_preemptions += 1
-        self.waiting.push(request)
-
-    def rollback(self, output: SchedulerOutput) -> None:
-        """Undo a step that failed: what it promised to the prefix cache was never computed."""
-        for item in output.scheduled:
-            self._manager.forget_uncomputed(item.seq)
-        # An interrupt may come between any two lines of an admission, so nothing is assumed about
-        # which queue a request is in.
-        touched = [*(item.request for item in output.scheduled), *self.waiting]
-        for request in {request.request_id: request for request in touched}.values():
-            if request in self.running:
-                self.preempt(request)
-            else:
-                for seq in request.sequences:
-                    self._manager.free(seq)
-                self.waiting.remove(request)
-                self.waiting.push(request)
-
-    def check_invariants(self, requests: Iterable[Request]) -> None:
+    def check_invariants(self, requests: Collection[Request]) -> None:
         """Compare the queues with all unfinished requests.
 
         Raises:
-            InvariantError: a request in the wrong queue or in none, or a waiting one with blocks.
+            InvariantError: see `RequestQueues.check_invariants`, or too many sequences run.
         """
-        running = {id(request) for request in self.running}
-        waiting = {id(request) for request in self.waiting}
-        for request in requests:
-            is_running = request.status is RequestStatus.RUNNING
-            if (id(request) in running, id(request) in waiting) != (is_running, not is_running):
-                raise InvariantError(f"request {request.request_id!r} is {request.status} in the wrong queue")
-            if not is_running and any(len(seq.block_table) for seq in request.sequences):
-                raise InvariantError(f"request {request.request_id!r} waits, but holds blocks")
+        super().check_invariants(requests)
         if sum(request.num_seqs for request in self.running) > self._max_num_seqs:
             raise InvariantError("more sequences run than max_num_seqs")
 
     # Running requests
 
-    def _schedule_running(self, request: Request, output: SchedulerOutput) -> None:
-        for seq in request.unfinished:
+    def _schedule_running(
+        self, request: Request, seqs: Sequence[TokenSequence], output: SchedulerOutput
+    ) -> None:
+        for seq in seqs:
             if self._budget(output) == 0:
                 return
-            if len(seq.block_table) == 0 and not self._resume_sample(request, seq, output):
+            if seq.awaits_siblings:
+                continue
+            is_resuming = len(seq.block_table) == 0
+            if is_resuming and not self._resume_sample(request, seq, output):
                 continue
             num_tokens = self._fit_budget(seq.num_tokens - seq.num_computed_tokens, output)
             if num_tokens == 0:
-                # A whole prompt must wait for a step with more room. It is a sample that resumes; let
-                # go of what it shared just now, which its sibling is about to write.
-                self._manager.free(seq)
+                # A whole prompt must wait for a step with more room. What it shared just now, its
+                # sibling is about to write.
+                if is_resuming:
+                    self._manager.free(seq)
                 continue
             while (copies := self._manager.append(seq, num_tokens)) is None:
                 victim = max(self.running, key=lambda request: rank(request, self._policy))
-                self.preempt(victim)
-                output.withdraw(victim)
+                self.preempt(victim, undone=output.withdraw(victim))
                 output.preempted.append(victim)
                 if victim is request:
                     return
@@ -165,7 +132,7 @@ class Scheduler:
             return num_tokens
         return budget if self._chunked else 0
 
-    def _resume_sample(self, request: Request, seq: Sequence, output: SchedulerOutput) -> bool:
+    def _resume_sample(self, request: Request, seq: TokenSequence, output: SchedulerOutput) -> bool:
         """Bring back a sample whose request was preempted, so that it shares blocks as before.
 
         A preempted request with several samples is admitted with the first of them alone, and
@@ -176,13 +143,12 @@ class Scheduler:
         Returns:
             Whether the sample can go on in this step.
         """
-        siblings = [sibling for sibling in request.sequences if len(sibling.block_table)]
-        if not siblings:  # those that were back have finished already
+        closest = request.closest_sibling(seq)
+        if closest is None:  # those that were back have finished already
             self._manager.adopt_prefix(seq, self._find_prefix(request, seq))
             return True
-        closest = max(siblings, key=lambda sibling: _common_prefix(sibling, seq))
         # The last token is computed in any case: its logits are needed.
-        num_shared = min(_common_prefix(closest, seq), seq.num_tokens - 1)
+        num_shared = min(common_prefix(closest, seq), seq.num_tokens - 1)
         if closest.num_computed_tokens < num_shared:
             return False
         if any(item.seq is closest and item.copies for item in output.scheduled):
@@ -192,7 +158,25 @@ class Scheduler:
         self._manager.fork(closest, seq, num_shared)
         return True
 
-    # Waiting requests
+    # Requests that come in
+
+    def _swap_in(self, output: SchedulerOutput) -> None:
+        while self._swap_space is not None and self.swapped:
+            request = self.swapped.peek()
+            if not self._swap_space.can_swap_in(request):
+                return
+            output.resumed.append(request)
+            output.swap_ins += self._swap_space.swap_in(request)
+            self.swapped.pop()
+            self.running.append(request)
+            request.status = RequestStatus.RUNNING
+            # It goes on at once, in the room that `can_swap_in` has counted, so that nobody is
+            # preempted for it. Samples that had no blocks to save come back in a later step.
+            num_planned = len(output.scheduled)
+            restored = [seq for seq in request.unfinished if len(seq.block_table)]
+            self._schedule_running(request, restored, output)
+            for item in output.scheduled[num_planned:]:
+                self._cache_blocks(item)
 
     def _admit(self, output: SchedulerOutput) -> None:
         num_seqs = sum(request.num_seqs for request in self.running)
@@ -221,7 +205,7 @@ class Scheduler:
             request.status = RequestStatus.RUNNING
             self._cache_blocks(item)
 
-    def _find_prefix(self, request: Request, seq: Sequence) -> list[CachedBlock]:
+    def _find_prefix(self, request: Request, seq: TokenSequence) -> list[CachedBlock]:
         if request.params.prompt_logprobs is not None:
             return []  # cached tokens have no logits, and this request wants all of them
         return self._manager.find_prefix(seq, request.cache_salt)
@@ -230,7 +214,7 @@ class Scheduler:
         num_tokens = item.seq.num_computed_tokens + item.num_tokens
         self._manager.cache_full_blocks(item.seq, num_tokens, item.request.cache_salt)
 
-    def _count_admission(self, request: Request, seq: Sequence, hits: list[CachedBlock]) -> None:
+    def _count_admission(self, request: Request, seq: TokenSequence, hits: list[CachedBlock]) -> None:
         if request.num_cached_tokens is not None:
             return  # it was admitted before
         request.num_cached_tokens = len(hits) * self._manager.block_size
@@ -238,11 +222,3 @@ class Scheduler:
         if self._manager.caches_prefixes and request.params.prompt_logprobs is None:
             self.prefix_counts.queries += seq.num_tokens
             self.prefix_counts.hits += request.num_cached_tokens
-
-
-def _common_prefix(a: Sequence, b: Sequence) -> int:
-    """How many leading tokens two sequences have in common."""
-    shortest = min(a.num_tokens, b.num_tokens)
-    if a.token_ids[:shortest] == b.token_ids[:shortest]:
-        return shortest
-    return next(i for i in range(shortest) if a.token_ids[i] != b.token_ids[i])

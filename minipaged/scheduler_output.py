@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from minipaged.kv.cache import BlockCopy
+from minipaged.kv.swap import BlockSwap
 from minipaged.request import Request, Sequence
 
 
@@ -34,15 +35,25 @@ class SchedulerOutput:
     num_tokens: int = 0
     admitted: list[Request] = field(default_factory=list)
     preempted: list[Request] = field(default_factory=list)
+    resumed: list[Request] = field(default_factory=list)
+    """Requests that were swapped out and are back."""
+    swap_outs: list[BlockSwap] = field(default_factory=list)
+    swap_ins: list[BlockSwap] = field(default_factory=list)
 
     def add(self, item: ScheduledSequence) -> None:
         self.scheduled.append(item)
         self.num_tokens += item.num_tokens
 
-    def withdraw(self, request: Request) -> None:
-        """Take a request's sequences out of the step again, and hand their budget back."""
+    def withdraw(self, request: Request) -> list[BlockCopy]:
+        """Take a request's sequences out of the step again, and hand their budget back.
+
+        Returns:
+            The copies that were planned for them, and are not done.
+        """
+        copies = [copy for item in self.scheduled if item.request is request for copy in item.copies]
         self.scheduled = [item for item in self.scheduled if item.request is not request]
         self.num_tokens = sum(item.num_tokens for item in self.scheduled)
+        return copies
 
 
 @dataclass

@@ -13,15 +13,18 @@ class EngineStats:
         num_blocks: blocks in the pool, the null block included.
         num_free_blocks: blocks that can be handed out, cached ones included.
         num_running: requests in the batch.
-        num_waiting: requests that wait, preempted ones included.
+        num_waiting: requests that wait, preempted and swapped ones included.
         kv_cache_usage: share of blocks in use, `1 - free / (total - 1)`.
         num_steps: forward passes.
         num_preemptions: requests that lost their blocks.
+        num_swapped_blocks: blocks that preemption has moved to CPU memory.
         num_copied_blocks: blocks copied because they were shared when written.
+        sharing_saving: the share of blocks that sharing saved, summed over the steps: 1 - distinct
+            blocks / block table entries. Shared prefixes count, as well as samples and beams.
         prefix_cache_queries: tokens looked up in the prefix cache, at first admissions.
         prefix_cache_hits: tokens found there.
         prompt_tokens: prompt tokens of all admitted requests.
-        generation_tokens: tokens sampled.
+        generation_tokens: tokens sampled; of a beam search, those of its hypotheses.
     """
 
     num_blocks: int
@@ -31,7 +34,9 @@ class EngineStats:
     kv_cache_usage: float
     num_steps: int
     num_preemptions: int
+    num_swapped_blocks: int
     num_copied_blocks: int
+    sharing_saving: float
     prefix_cache_queries: int
     prefix_cache_hits: int
     prompt_tokens: int

@@ -12,9 +12,26 @@ Rank = tuple[int, int]
 """A request's place in the order: the lowest is admitted first, the highest is preempted first."""
 
 
+AGEING = 8
+"""Under `shortest`, a prompt of n tokens is overtaken at most until the engine has scheduled
+`AGEING * n` tokens more: then every newcomer ranks behind it, so none starves."""
+
+
 def rank(request: Request, policy: SchedulingPolicy) -> Rank:
-    """Under `fcfs` requests go by arrival; under `priority` by priority, then by arrival."""
-    return (request.priority if policy == "priority" else 0, request.arrival)
+    """A request's place, which never changes, so that the first in the order always gets on.
+
+    - `fcfs`: by arrival.
+    - `priority`: by priority, a smaller number first; by arrival within a level.
+    - `shortest`: by the length of the prompt, less what the request has waited. Everybody ages at
+      the same speed, so it is enough to count how late each one came.
+    """
+    match policy:
+        case "priority":
+            return (request.priority, request.arrival)
+        case "shortest":
+            return (AGEING * len(request.prompt_token_ids) + request.arrival_clock, request.arrival)
+        case "fcfs":
+            return (0, request.arrival)
 
 
 class WaitingQueue:

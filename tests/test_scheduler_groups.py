@@ -83,6 +83,24 @@ def test_a_sample_is_not_shared_with_before_its_own_copy_is_done(caching: bool) 
     assert [seq.token_ids for seq in request.sequences] == engine.expected(request)
 
 
+def test_a_sample_waits_for_the_copy_of_the_one_that_it_is_closest_to() -> None:
+    """As above, but nobody else is as close. Without chunks, sample 1 has to wait for a larger budget, so
+    that it resumes after sample 2, from which it copies; sample 3 agrees with sample 1."""
+    nine = FakeEngine(20, block_size=8, budget=7, chunked=False, caching=False, next_token=lambda *_: 9)
+    for _ in range(2):
+        nine.add(1, max_tokens=3)  # take up budget in the first three steps
+    request = nine.add([1, 2], max_tokens=9, n=4)
+    nine.step()
+    nine.scheduler.preempt(request)
+    for seq, output in zip(request.sequences, ([50], [7] * 5, [7], [7, 7]), strict=True):
+        seq.token_ids[2:] = output
+    scheduled: list[list[int]] = []
+    while nine.requests:
+        step = nine.step()
+        scheduled.append([item.seq.index for item in step.scheduled if item.request is request])
+    assert scheduled[:4] == [[0], [0, 2], [0, 1, 2], [0, 1, 2, 3]]
+
+
 def test_what_a_sample_cannot_compute_yet_it_does_not_share_yet() -> None:
     """Without chunks, a resumed sample that does not fit into what is left of the budget takes no blocks:
     one of its siblings is about to write into the last of them."""

@@ -14,4 +14,8 @@ PagedAttention", SOSP 2023, arXiv 2309.06180. "vLLM" is vLLM v1.
 To read in this order: `size` (how many bytes, how many blocks), `block_table` (where a token is),
 `free_queue` and `block_pool` (who holds a block), `block_manager` (giving sequences their blocks),
 `prefix_hash` and `prefix` (finding blocks again), `cache` (the tensors).
+
+The contiguous baseline, which has no blocks: `region_allocator` (what it needs), `first_fit` and
+`buddy` (two that give it), `reserve` (how much a request asks for). `breakdown` says what either
+layout does with its slots.
 """

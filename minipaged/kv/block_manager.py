@@ -209,7 +209,8 @@ class BlockManager:
         for request in requests:
             for seq in request.sequences:
                 named.update(list(seq.block_table))
-                if len(seq.block_table) < blocks_needed(seq.num_computed_tokens, self.block_size):
+                num_held = max(len(seq.block_table), len(seq.cpu_block_table))
+                if num_held < blocks_needed(seq.num_computed_tokens, self.block_size):
                     raise InvariantError(f"{seq} has computed tokens that its table does not cover")
                 if seq.is_finished and len(seq.block_table):
                     raise InvariantError(f"{seq} has finished but holds blocks")

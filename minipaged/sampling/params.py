@@ -6,13 +6,16 @@ import torch.
 
 from __future__ import annotations
 
-import math
-import reprlib
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
-from typing import NoReturn
+from numbers import Integral
 
-from minipaged.errors import SamplingParamsError
+from minipaged.sampling.field_checks import (
+    check_flag,
+    check_integer,
+    check_number,
+    check_optional_integer,
+    refuse,
+)
 
 MAX_N = 64
 """The most samples of one prompt."""
@@ -83,40 +86,42 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         checked: dict[str, object] = {
-            "n": _integer("n", self.n, 1, MAX_N),
-            "temperature": _number("temperature", self.temperature, "0 (greedy) or more", low=0.0),
-            "top_k": _integer("top_k", self.top_k, -1, None, "0 or -1: off"),
-            "top_p": _number("top_p", self.top_p, "above 0 and at most 1 (1: off)", above=0.0, high=1.0),
-            "min_p": _number("min_p", self.min_p, "from 0 (off) to 1", low=0.0, high=1.0),
-            "repetition_penalty": _number(
+            "n": check_integer("n", self.n, 1, MAX_N),
+            "temperature": check_number("temperature", self.temperature, "0 (greedy) or more", low=0.0),
+            "top_k": check_integer("top_k", self.top_k, -1, None, "0 or -1: off"),
+            "top_p": check_number("top_p", self.top_p, "above 0 and at most 1 (1: off)", above=0.0, high=1.0),
+            "min_p": check_number("min_p", self.min_p, "from 0 (off) to 1", low=0.0, high=1.0),
+            "repetition_penalty": check_number(
                 "repetition_penalty", self.repetition_penalty, "above 0 (1: off)", above=0.0
             ),
-            "presence_penalty": _number(
+            "presence_penalty": check_number(
                 "presence_penalty", self.presence_penalty, "from -2 to 2", low=-2.0, high=2.0
             ),
-            "frequency_penalty": _number(
+            "frequency_penalty": check_number(
                 "frequency_penalty", self.frequency_penalty, "from -2 to 2", low=-2.0, high=2.0
             ),
             "seed": _seed(self.seed),
-            "max_tokens": _optional_integer("max_tokens", self.max_tokens, 1, None),
-            "min_tokens": _integer("min_tokens", self.min_tokens, 0, None),
+            "max_tokens": check_optional_integer("max_tokens", self.max_tokens, 1, None),
+            "min_tokens": check_integer("min_tokens", self.min_tokens, 0, None),
             "stop": _stop(self.stop),
             "stop_token_ids": _stop_token_ids(self.stop_token_ids),
-            "include_stop_str_in_output": _flag(
+            "include_stop_str_in_output": check_flag(
                 "include_stop_str_in_output", self.include_stop_str_in_output
             ),
-            "ignore_eos": _flag("ignore_eos", self.ignore_eos),
-            "logprobs": _optional_integer("logprobs", self.logprobs, 0, MAX_LOGPROBS),
-            "prompt_logprobs": _optional_integer("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS),
+            "ignore_eos": check_flag("ignore_eos", self.ignore_eos),
+            "logprobs": check_optional_integer("logprobs", self.logprobs, 0, MAX_LOGPROBS),
+            "prompt_logprobs": check_optional_integer(
+                "prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS
+            ),
         }
         for field in fields(self):
             object.__setattr__(self, field.name, checked[field.name])
         if self.greedy and self.n > 1:
-            _refuse(
+            refuse(
                 "n", self.n, "with temperature=0 every sample would be the same: use n=1, or a temperature"
             )
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
-            _refuse("min_tokens", self.min_tokens, f"it must be at most max_tokens={self.max_tokens}")
+            refuse("min_tokens", self.min_tokens, f"it must be at most max_tokens={self.max_tokens}")
 
     @property
     def greedy(self) -> bool:
@@ -146,61 +151,15 @@ class SamplingParams:
         return self.stop_token_ids
 
 
-def _refuse(field: str, value: object, possible: str) -> NoReturn:
-    try:
-        shown = reprlib.repr(value)
-    except ValueError:  # Python prints no integer of more than 4300 digits
-        shown = "(a very large number)"
-    raise SamplingParamsError(f"{field}={shown} is not possible: {possible}")
-
-
-def _integer(field: str, value: object, low: int, high: int | None, note: str = "") -> int:
-    span = f"from {low} to {high}" if high is not None else f"{low} or more"
-    possible = f"it must be an integer, {span}" + (f" ({note})" if note else "")
-    # bool is an int to Python, but True is no count.
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        _refuse(field, value, possible)
-    number = int(value)
-    if number < low or (high is not None and number > high):
-        _refuse(field, value, possible)
-    return number
-
-
-def _optional_integer(field: str, value: object, low: int, high: int | None) -> int | None:
-    return None if value is None else _integer(field, value, low, high, "or None")
-
-
-def _number(
-    field: str,
-    value: object,
-    span: str,
-    *,
-    low: float = -math.inf,
-    above: float = -math.inf,
-    high: float = math.inf,
-) -> float:
-    possible = f"it must be a finite number, {span}"
-    if isinstance(value, bool) or not isinstance(value, Real):
-        _refuse(field, value, possible)
-    try:
-        number = float(value)
-    except OverflowError:
-        _refuse(field, value, possible)
-    # NaN fails every comparison, so it is asked for by name.
-    if not math.isfinite(number) or number < low or number <= above or number > high:
-        _refuse(field, value, possible)
-    return number
-
-
 def _seed(value: object) -> int | None:
     if value is None:
         return None
     possible = "it must be None or a 64-bit integer, from -2**63 to 2**64 - 1"
     if isinstance(value, bool) or not isinstance(value, Integral):
-        _refuse("seed", value, possible)
+        refuse("seed", value, possible)
     seed = int(value)
     if not -(2**63) <= seed < 2**64:
-        _refuse("seed", value, possible)
+        refuse("seed", value, possible)
     return None if seed == -1 else seed
 
 
@@ -210,11 +169,11 @@ def _stop(value: object) -> tuple[str, ...]:
     possible = "it must be a string, or a list or tuple of strings, none of them empty"
     strings = (value,) if isinstance(value, str) else value
     if not isinstance(strings, list | tuple):
-        _refuse("stop", value, possible)
+        refuse("stop", value, possible)
     checked: list[str] = []
     for string in strings:
         if not isinstance(string, str) or not string:
-            _refuse("stop", value, possible)
+            refuse("stop", value, possible)
         checked.append(string)
     return tuple(dict.fromkeys(checked))
 
@@ -223,12 +182,6 @@ def _stop_token_ids(value: object) -> tuple[int, ...]:
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        _refuse("stop_token_ids", value, "it must be a list or tuple of token ids")
-    checked = [_integer(f"stop_token_ids[{i}]", token_id, 0, None) for i, token_id in enumerate(value)]
+        refuse("stop_token_ids", value, "it must be a list or tuple of token ids")
+    checked = [check_integer(f"stop_token_ids[{i}]", token_id, 0, None) for i, token_id in enumerate(value)]
     return tuple(dict.fromkeys(checked))
-
-
-def _flag(field: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        _refuse(field, value, "it must be True or False")
-    return value

@@ -91,7 +91,8 @@ def poison(engine: LLMEngine) -> None:
             for i, block in enumerate(seq.block_table):
                 in_block = min(size, seq.num_computed_tokens - i * size)
                 owned.update(range(block * size, block * size + in_block))
-    for block in engine.manager.prefix_cache.block_ids():
+    pending = {swap.block for swap in engine.scheduler.pending_swap_outs}
+    for block in engine.manager.prefix_cache.block_ids() | pending:
         owned.update(range(block * size, (block + 1) * size))
     num_slots = engine.manager.pool.num_blocks * size
     stale = torch.tensor(sorted(set(range(size, num_slots)) - owned), dtype=torch.int64)

@@ -47,6 +47,8 @@ def test_greedy_tokens_for_any_configuration(random_models: dict[str, Pair], dat
         max_num_batched_tokens=data.draw(st.sampled_from([1, 2, 3, 7, 16, 33, 512]), label="budget"),
         max_num_seqs=data.draw(st.sampled_from([1, 2, 128]), label="max_num_seqs"),
         enable_prefix_caching=data.draw(st.booleans(), label="caching"),
+        preemption_mode=data.draw(st.sampled_from(["recompute", "swap"]), label="mode"),
+        scheduling_policy=data.draw(st.sampled_from(["fcfs", "shortest"]), label="policy"),
         attention_backend=data.draw(st.sampled_from(["reference", "cpu"]), label="attention"),
     )
     outputs = run(engine, [p for p, _ in jobs], [greedy(out) for _, out in jobs], after_step=check_and_poison)

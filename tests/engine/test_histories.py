@@ -7,6 +7,7 @@ import random
 import pytest
 
 from minipaged import LLMEngine, SamplingParams
+from minipaged.config import PreemptionMode
 from minipaged.errors import PromptError, SamplingParamsError
 from minipaged.model.loader import LoadedModel
 from minipaged.prompts import TokensPrompt
@@ -18,6 +19,7 @@ NUM_HISTORIES = 1000
 def random_engine(model: LoadedModel, rng: random.Random) -> LLMEngine:
     block_size = rng.choice([1, 2, 4, 8])
     max_model_len = rng.choice([8, 16, 24])
+    mode: PreemptionMode = rng.choice(["recompute", "swap"])
     smallest = 1 + -(-max_model_len // block_size)
     return make_engine(
         model,
@@ -27,7 +29,9 @@ def random_engine(model: LoadedModel, rng: random.Random) -> LLMEngine:
         max_num_batched_tokens=rng.choice([1, 3, 8, 64]),
         max_num_seqs=rng.choice([4, 16]),
         enable_prefix_caching=rng.random() < 0.7,
-        scheduling_policy=rng.choice(["fcfs", "priority"]),
+        scheduling_policy=rng.choice(["fcfs", "priority", "shortest"]),
+        preemption_mode=mode,
+        num_cpu_blocks=rng.choice([None, 0, 2, 5]) if mode == "swap" else None,
     )
 
 

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minipaged import LLMEngine, RequestOutput, SamplingParams
+from minipaged.config import PreemptionMode, SchedulingPolicy
+from minipaged.model.loader import LoadedModel
 from tests.engine.conftest import Pair
 from tests.engine.driving import assert_all_free, check_and_poison, drain, make_engine
 
@@ -76,9 +78,18 @@ def assert_same_logprobs(got: list[RequestOutput], expected: list[RequestOutput]
     block_size=st.sampled_from([1, 4, 16]),
     budget=st.sampled_from([5, 24, 512]),
     caching=st.booleans(),
+    mode=st.sampled_from(["recompute", "swap"]),
+    cpu_blocks=st.sampled_from([None, 0, 5]),
 )
 def test_preempting_anything_at_any_step_changes_nothing(
-    tiny: Pair, seed: int, share: float, block_size: int, budget: int, caching: bool
+    tiny: Pair,
+    seed: int,
+    share: float,
+    block_size: int,
+    budget: int,
+    caching: bool,
+    mode: PreemptionMode,
+    cpu_blocks: int | None,
 ) -> None:
     expected = serve(make_engine(tiny.model, num_blocks=200))
     engine = make_engine(
@@ -88,6 +99,8 @@ def test_preempting_anything_at_any_step_changes_nothing(
         max_model_len=128,
         max_num_batched_tokens=budget,
         enable_prefix_caching=caching,
+        preemption_mode=mode,
+        num_cpu_blocks=cpu_blocks if mode == "swap" else None,
     )
     got = serve(engine, random.Random(seed), share)
     assert_same(got, expected)
@@ -104,12 +117,18 @@ def test_it_says_how_often_a_request_was_preempted(tiny: Pair) -> None:
     assert engine.stats().num_preemptions == 3
 
 
+@pytest.mark.parametrize("mode", ["recompute", "swap"])
 @pytest.mark.parametrize("caching", [True, False])
 def test_the_samples_of_a_request_share_their_prompt_again_after_preemption(
-    tiny: Pair, caching: bool
+    tiny: Pair, caching: bool, mode: PreemptionMode
 ) -> None:
     engine = make_engine(
-        tiny.model, block_size=4, num_blocks=100, max_model_len=64, enable_prefix_caching=caching
+        tiny.model,
+        block_size=4,
+        num_blocks=100,
+        max_model_len=64,
+        enable_prefix_caching=caching,
+        preemption_mode=mode,
     )
     engine.add_request("a", [5] * 18, SamplingParams(n=4, seed=1, max_tokens=12, ignore_eos=True))
     for _ in range(4):
@@ -129,18 +148,30 @@ def test_the_samples_of_a_request_share_their_prompt_again_after_preemption(
     drain(engine)
 
 
-def test_with_the_smallest_pool_and_many_requests_all_finish(tiny: Pair) -> None:
-    """No livelock, and no thrashing: each request is preempted a bounded number of times."""
+@pytest.mark.parametrize("mode", ["recompute", "swap"])
+@pytest.mark.parametrize("policy", ["fcfs", "priority", "shortest"])
+def test_with_the_smallest_pool_and_many_requests_all_finish(
+    nano_model: LoadedModel, policy: SchedulingPolicy, mode: PreemptionMode
+) -> None:
+    """No livelock, and no thrashing: on average a request is preempted less than once."""
     engine = make_engine(
-        tiny.model, block_size=4, num_blocks=1 + 8, max_model_len=32, enable_prefix_caching=False
+        nano_model,
+        block_size=4,
+        num_blocks=1 + 8,
+        max_model_len=32,
+        enable_prefix_caching=False,
+        preemption_mode=mode,
+        scheduling_policy=policy,
     )
-    num_requests = 120
+    num_requests = 300
     rng = random.Random(0)
     for number in range(num_requests):
         length = rng.randint(1, 20)
         params = SamplingParams(temperature=0, max_tokens=rng.randint(1, 32 - length), ignore_eos=True)
-        engine.add_request(str(number), [number] * length, params)
+        priority = rng.randint(0, 5) if policy == "priority" else 0
+        engine.add_request(str(number), [number % 32] * length, params, priority)
     finished = drain(engine)
     assert len(finished) == num_requests
-    assert engine.stats().num_preemptions <= 2 * num_requests
+    assert 0 < engine.stats().num_preemptions <= num_requests
+    assert (engine.stats().num_swapped_blocks > 0) == (mode == "swap")
     assert_all_free(engine)

@@ -1,59 +1,11 @@
-"""BlockManager's three methods: append, fork, free; with the paper's own examples."""
+"""BlockManager's three methods: append, fork, free. The paper's own examples are in
+`test_paper_figures.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from minipaged.errors import InvariantError
-from minipaged.kv.block_manager import BlockManager
-from minipaged.kv.cache import BlockCopy
-from minipaged.request import Request, Sequence
-
 from .sequences import compute, computed, forked, hits, make_manager, make_request, state
-
-
-def test_figure_6() -> None:
-    """Paper, Fig. 6: a prompt of 7 tokens takes two blocks of 4. The first decoded token fills the last
-    slot; the second takes a third block."""
-    manager = make_manager(10)
-    seq = computed(manager, range(7))
-    first, second = seq.block_table
-    assert first != second
-    seq.token_ids.append(7)
-    assert compute(manager, seq) == []
-    assert list(seq.block_table) == [first, second]
-    seq.token_ids.append(8)
-    assert compute(manager, seq) == []
-    assert list(seq.block_table)[:2] == [first, second]
-    assert len(set(seq.block_table)) == 3
-
-
-def test_figure_8() -> None:
-    """Paper, Fig. 8: two samples share both blocks of the prompt. The first to write copies the last
-    one; the second then writes in place."""
-    manager = make_manager(10)
-    pool = manager.pool
-    a1 = computed(manager, range(7))
-    a2 = forked(manager, a1)
-    first, last = a1.block_table
-    assert list(a2.block_table) == [first, last]
-    assert (pool.ref_cnt[first], pool.ref_cnt[last]) == (2, 2)
-
-    a1.token_ids.append(100)
-    copies = compute(manager, a1)
-    new = a1.block_table[1]
-    assert copies == [BlockCopy(source=last, target=new)]
-    assert new not in (first, last)
-    assert list(a1.block_table) == [first, new]
-    assert (pool.ref_cnt[first], pool.ref_cnt[last], pool.ref_cnt[new]) == (2, 1, 1)
-
-    a2.token_ids.append(200)
-    assert compute(manager, a2) == []
-    assert list(a2.block_table) == [first, last], "the last sharer writes in place"
-    assert manager.num_copied_blocks == 1
-    manager.check_invariants([make_request(a1, a2)])
 
 
 def test_of_four_sharers_three_copy() -> None:
@@ -203,50 +155,3 @@ def test_free_leaves_shared_blocks_to_the_others() -> None:
     assert not set(blocks) & set(manager.pool.free_queue)
     manager.free(child)
     assert manager.pool.num_free == 6
-
-
-def stray_table(manager: BlockManager, seq: Sequence) -> None:
-    seq.block_table.append(5)
-
-
-def null_in_table(manager: BlockManager, seq: Sequence) -> None:
-    seq.block_table.append(0)
-
-
-def lost_table(manager: BlockManager, seq: Sequence) -> None:
-    seq.block_table.clear()
-    seq.num_computed_tokens = 0
-
-
-def uncovered(manager: BlockManager, seq: Sequence) -> None:
-    seq.num_computed_tokens = 9
-
-
-def leaked(manager: BlockManager, seq: Sequence) -> None:
-    manager.pool.allocate()
-
-
-def finished(manager: BlockManager, seq: Sequence) -> None:
-    seq.finish_reason = "stop"
-
-
-def half_cached(manager: BlockManager, seq: Sequence) -> None:
-    manager.pool.set_cached(seq.block_table[1], True)
-
-
-def half_uncached(manager: BlockManager, seq: Sequence) -> None:
-    manager.pool.set_cached(seq.block_table[0], False)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [stray_table, null_in_table, lost_table, uncovered, leaked, finished, half_cached, half_uncached],
-)
-def test_check_invariants_sees_damage(damage: Callable[[BlockManager, Sequence], None]) -> None:
-    manager = make_manager(8)
-    seq = computed(manager, range(6))
-    requests: list[Request] = [make_request(seq)]
-    manager.check_invariants(requests)
-    damage(manager, seq)
-    with pytest.raises(InvariantError):
-        manager.check_invariants(requests)

@@ -1,0 +1,48 @@
+"""BlockUsage: how many blocks a run held, and how many more it would have held without sharing.
+
+The paper's measure of sharing (Fig. 15): the blocks that sharing saves, over the blocks there would
+be without it. A table's entries are logical blocks; what several tables name is one physical block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from minipaged.kv.block_table import BlockTable
+
+
+@dataclass
+class BlockUsage:
+    """Counts over the steps of a run: of one request, or of a whole engine.
+
+    Attributes:
+        num_copied_blocks: blocks copied because they were shared when written.
+        peak_blocks: the most physical blocks held in one step.
+        logical_blocks: table entries, summed over the steps.
+        physical_blocks: distinct blocks, summed over the steps.
+    """
+
+    num_copied_blocks: int = 0
+    peak_blocks: int = 0
+    logical_blocks: int = 0
+    physical_blocks: int = 0
+
+    @property
+    def sharing_saving(self) -> float:
+        """The share of blocks that sharing saved, 0 to 1."""
+        return 1 - self.physical_blocks / self.logical_blocks if self.logical_blocks else 0.0
+
+    def add_step(self, tables: Sequence[BlockTable]) -> int:
+        """Count what these tables hold in one step; returns their number of entries."""
+        num_logical = sum(map(len, tables))
+        # One table never names a block twice.
+        num_physical = len({block for table in tables for block in table}) if len(tables) > 1 else num_logical
+        self.add_counts(num_logical, num_physical)
+        return num_logical
+
+    def add_counts(self, num_logical: int, num_physical: int) -> None:
+        """Count one step of which the numbers of blocks are known."""
+        self.logical_blocks += num_logical
+        self.physical_blocks += num_physical
+        self.peak_blocks = max(self.peak_blocks, num_physical)

@@ -1,0 +1,175 @@
+"""Swapping: the blocks of a preempted request go to CPU memory, and come back.
+
+The alternative to recomputation (paper, section 4.5). What was shared within the request is saved
+once and shared again afterwards. A block that other requests hold too is saved as well: nobody
+knows whether it will still be there.
+
+CPU blocks are numbers, like the others, from 0; each belongs to one request, so that they need no
+reference counts. As everywhere, the numbers are moved when a step is planned, and the contents when
+it is executed: outs first, then ins, then the block copies, then the step's own writes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from minipaged.errors import InvariantError
+from minipaged.kv.block_pool import BlockPool
+from minipaged.kv.cache import KVCache
+from minipaged.kv.size import blocks_needed
+from minipaged.request import Request
+from minipaged.request import Sequence as TokenSequence
+
+
+@dataclass(frozen=True)
+class BlockSwap:
+    """The contents of one block, in all layers, between the pool and CPU memory."""
+
+    block: int
+    cpu_block: int
+
+
+class SwapSpace:
+    """Gives requests CPU blocks for their blocks, and blocks for their CPU blocks.
+
+    Args:
+        pool: the blocks.
+        num_cpu_blocks: CPU blocks. As many as the pool has are always enough.
+        block_size: tokens per block.
+    """
+
+    def __init__(self, pool: BlockPool, num_cpu_blocks: int, block_size: int) -> None:
+        self.num_cpu_blocks = num_cpu_blocks
+        self._pool = pool
+        self._free = list(range(num_cpu_blocks - 1, -1, -1))
+        self._block_size = block_size
+
+    @property
+    def num_free(self) -> int:
+        """CPU blocks that are free."""
+        return len(self._free)
+
+    def swap_out(self, request: Request, moved_from: Mapping[int, int]) -> list[BlockSwap] | None:
+        """Exchange a request's blocks for CPU blocks. Only blocks with computed tokens are saved.
+
+        Args:
+            request: all of its sequences are swapped out together.
+            moved_from: where the contents of a block really are: the targets of copies that were
+                planned for this request and are not done, with their sources.
+
+        Returns:
+            What to copy; `None`, with nothing changed, if there are too few CPU blocks.
+        """
+        saved: dict[int, int] = {}  # block -> CPU block
+        for seq in request.sequences:
+            for block in seq.block_table.ids[: self._num_computed_blocks(seq)].tolist():
+                saved.setdefault(block, -1)
+        if len(saved) > len(self._free):
+            return None
+        for block in saved:
+            saved[block] = self._free.pop()
+        for seq in request.sequences:
+            held = list(seq.block_table)
+            seq.cpu_block_table = [saved[block] for block in held[: self._num_computed_blocks(seq)]]
+            for block in reversed(held):
+                self._pool.release(block)
+            seq.block_table.clear()
+            seq.prefix_ids.clear()
+        return [BlockSwap(moved_from.get(block, block), cpu_block) for block, cpu_block in saved.items()]
+
+    def can_swap_in(self, request: Request) -> bool:
+        """Whether there is room for what was saved, and for all tokens that are not computed yet, so
+        that the request can go on at once and is not swapped out again for its own sake."""
+        restored = [seq for seq in request.unfinished if seq.cpu_block_table]
+        wanted = len(self._cpu_blocks(request))
+        writers: Counter[int] = Counter()
+        for seq in restored:
+            wanted += blocks_needed(seq.num_tokens, self._block_size) - len(seq.cpu_block_table)
+            written = seq.num_computed_tokens // self._block_size
+            if written < len(seq.cpu_block_table):
+                writers[seq.cpu_block_table[written]] += 1
+        holders = Counter(block for seq in restored for block in seq.cpu_block_table)
+        for block, count in writers.items():
+            # Copy on write: the last holder writes in place.
+            wanted += count if holders[block] > count else count - 1
+        return wanted <= self._pool.num_free
+
+    def swap_in(self, request: Request) -> list[BlockSwap]:
+        """Exchange a request's CPU blocks for blocks, which it shares among its sequences as before.
+
+        Returns:
+            What to copy. `can_swap_in` has said that there is room.
+        """
+        restored: dict[int, int] = {}  # CPU block -> block
+        for seq in request.sequences:
+            for cpu_block in seq.cpu_block_table:
+                if cpu_block in restored:
+                    self._pool.touch(restored[cpu_block])
+                else:
+                    restored[cpu_block] = self._pool.allocate()
+                seq.block_table.append(restored[cpu_block])
+        self.discard(request)
+        return [BlockSwap(block, cpu_block) for cpu_block, block in restored.items()]
+
+    def discard(self, request: Request) -> None:
+        """Give up a request's CPU blocks."""
+        self._free += sorted(self._cpu_blocks(request), reverse=True)
+        for seq in request.sequences:
+            seq.cpu_block_table = []
+
+    def check_invariants(self, requests: Iterable[Request]) -> None:
+        """Compare the CPU blocks with the tables that name them.
+
+        Raises:
+            InvariantError: a CPU block is in two requests, or neither free nor in use.
+        """
+        used = [block for request in requests for block in self._cpu_blocks(request)]
+        if sorted([*used, *self._free]) != list(range(self.num_cpu_blocks)):
+            raise InvariantError("the CPU blocks in use and the free ones do not add up")
+
+    def _num_computed_blocks(self, seq: TokenSequence) -> int:
+        return blocks_needed(seq.num_computed_tokens, self._block_size)
+
+    @staticmethod
+    def _cpu_blocks(request: Request) -> set[int]:
+        return {block for seq in request.sequences for block in seq.cpu_block_table}
+
+
+class SwapCache:
+    """The CPU memory behind the CPU blocks.
+
+    Args:
+        cache: the KV cache to copy from and to.
+        num_cpu_blocks: room for that many blocks, `[num_layers, 2, num_cpu_blocks, ...]`.
+    """
+
+    def __init__(self, cache: KVCache, num_cpu_blocks: int) -> None:
+        self._cache = cache
+        num_layers, two, _, *block = cache.data.shape
+        self.data = torch.zeros(
+            (num_layers, two, num_cpu_blocks, *block),
+            dtype=cache.data.dtype,
+            pin_memory=cache.data.device.type == "cuda",
+        )
+
+    def copy_out(self, swaps: Sequence[BlockSwap]) -> None:
+        """Save blocks, all of them and all layers in one go."""
+        if swaps:
+            blocks, cpu_blocks = self._indices(swaps)
+            self.data.index_copy_(2, cpu_blocks, self._cache.data.index_select(2, blocks).cpu())
+
+    def copy_in(self, swaps: Sequence[BlockSwap]) -> None:
+        """Bring blocks back, likewise."""
+        if swaps:
+            blocks, cpu_blocks = self._indices(swaps)
+            saved = self.data.index_select(2, cpu_blocks).to(self._cache.data.device)
+            self._cache.data.index_copy_(2, blocks, saved)
+
+    def _indices(self, swaps: Sequence[BlockSwap]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Blocks on the cache's device, CPU blocks on the CPU: int64 `[N]` each."""
+        blocks = torch.tensor([swap.block for swap in swaps], device=self._cache.data.device)
+        return blocks, torch.tensor([swap.cpu_block for swap in swaps])

@@ -1,0 +1,31 @@
+"""Candidates: the likeliest next tokens of beams, from raw logits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from minipaged.sampling.logprob_tensors import gather_logprobs
+
+
+@torch.inference_mode()
+def likeliest_tokens(logits: Tensor, counts: Sequence[int]) -> list[tuple[tuple[int, float], ...]]:
+    """The likeliest next tokens of each row, and their log-probabilities.
+
+    Args:
+        logits: float32 `[R, V]`, raw; not changed.
+        counts: how many tokens to report for each of the R rows, at least 1.
+
+    Returns:
+        For each row (token id, log-probability), likeliest first; of equals the lower id first. Fewer
+        than asked for if the vocabulary is smaller, or tokens are impossible (a logit of −inf). None
+        if nothing could be computed: a row that holds NaN or +inf, or no finite logit.
+    """
+    if not counts:
+        return []
+    anything = torch.zeros(len(counts), dtype=torch.int64, device=logits.device)  # [R]
+    found = gather_logprobs(logits, range(len(counts)), anything, max(counts)).to_host(counts)
+    return [tuple(entry for entry in row.top if math.isfinite(entry[1])) for row in found]
