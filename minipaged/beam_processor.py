@@ -54,11 +54,9 @@ class BeamProcessor:
         is computed again, and its candidates come again.
 
         Args:
-            beam: one of the request's sequences, computed to its end.
+            beam: one of the request's sequences, computed to its end. The search is not over.
             candidates: see `BeamSearch.advance`.
         """
-        if self._search.is_over:
-            return  # another beam's logits were not sound
         if not candidates:
             self.abort(NOTHING_LIKELY)
             return

@@ -3,8 +3,9 @@
 add_request -> step -> step -> ... -> outputs
                |- Scheduler.schedule     who runs, on which blocks
                |- ModelRunner.execute    one forward pass, samples
-               `- OutputProcessor        text, and whether a sample has ended; then fork and free
-                  (of a beam search: BeamProcessor)
+               `- take_result            what follows; fork and free
+                  |- OutputProcessor     a sample's text, and whether it has ended
+                  `- BeamProcessor       which beams go on
 """
 
 from __future__ import annotations
@@ -13,32 +14,24 @@ import logging
 import random
 import time
 
-from minipaged.attention.backend import select_attention
 from minipaged.beam_processor import BeamProcessor
 from minipaged.beam_search import BeamSearch
 from minipaged.config import EngineConfig
-from minipaged.device import check_given_model, resolve_device, resolve_dtype
+from minipaged.engine_assembly import assemble
 from minipaged.errors import InvariantError, RequestIdError
-from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.breakdown import MemoryBreakdown, paged_breakdown
-from minipaged.kv.cache import KVCache
-from minipaged.kv.prefix_hash import PrefixHasher
 from minipaged.kv.sharing import BlockUsage
-from minipaged.kv.swap import SwapCache, SwapSpace
-from minipaged.memory_plan import plan_memory
-from minipaged.model.loader import LoadedModel, load_model
+from minipaged.model.loader import LoadedModel
 from minipaged.output_processor import OutputProcessor
 from minipaged.outputs import RequestOutput
-from minipaged.parts import Parts
 from minipaged.prompts import Prompt
-from minipaged.request import Request, Sequence
+from minipaged.request import Request
 from minipaged.request_intake import RequestIntake
-from minipaged.runner import ModelRunner, SequenceResult
 from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.params import SamplingParams
-from minipaged.scheduler import Scheduler
 from minipaged.scheduler_output import SchedulerOutput
 from minipaged.stats import EngineStats
+from minipaged.step_results import RequestProcessor, take_result
 
 logger = logging.getLogger(__name__)
 
@@ -61,61 +54,16 @@ class LLMEngine:
         self, config: EngineConfig, model: LoadedModel | None = None, *, progress: bool = False
     ) -> None:
         self.config = config
-        if model is None:
-            device = resolve_device(config.device)
-            dtype = resolve_dtype(config.dtype, device)
-            model = load_model(
-                config.model,
-                dtype=dtype,
-                device=device,
-                load_format=config.load_format,
-                seed=config.seed,
-                progress=progress,
-            )
-        else:
-            check_given_model(config, model)
-        self.model = model
-        decoder, shape, parts = model.decoder, model.config, config.parts or Parts()
-        self.memory_plan = plan_memory(config, shape, decoder.dtype, decoder.device)
-        self.manager = BlockManager(
-            self.memory_plan.num_blocks,
-            config.block_size,
-            PrefixHasher(config.prefix_caching_hash_algo, hash_fn=parts.hash_function)
-            if config.enable_prefix_caching
-            else None,
-        )
-        num_cpu_blocks = self.memory_plan.num_cpu_blocks
-        self.scheduler = Scheduler(
-            self.manager,
-            max_num_seqs=config.max_num_seqs,
-            max_num_batched_tokens=config.max_num_batched_tokens,
-            enable_chunked_prefill=config.enable_chunked_prefill,
-            policy=config.scheduling_policy,
-            swap_space=None
-            if num_cpu_blocks is None
-            else SwapSpace(self.manager.pool, num_cpu_blocks, config.block_size),
-        )
-        self.kv_cache = KVCache(
-            num_layers=shape.num_layers,
-            num_blocks=self.memory_plan.num_blocks,
-            block_size=config.block_size,
-            num_kv_heads=shape.num_kv_heads,
-            head_dim=shape.head_dim,
-            dtype=decoder.dtype,
-            device=decoder.device,
-        )
-        self._runner = ModelRunner(
-            decoder,
-            self.kv_cache,
-            attention=parts.attention or select_attention(config.attention_backend, decoder.device),
-            write_kv=parts.write_kv,
-            slot_mapping=parts.slot_mapping,
-            eos_token_ids=shape.eos_token_ids,
-            swap_cache=None if num_cpu_blocks is None else SwapCache(self.kv_cache, num_cpu_blocks),
-        )
+        machinery = assemble(config, model, progress=progress)
+        self.model = machinery.model
+        self.memory_plan = machinery.memory_plan
+        self.manager = machinery.manager
+        self.scheduler = machinery.scheduler
+        self.kv_cache = machinery.kv_cache
+        self._runner = machinery.runner
         self._intake = RequestIntake(config, self.model, self.manager, self.memory_plan.max_model_len)
         self._requests: dict[str, Request] = {}
-        self._processors: dict[str, OutputProcessor | BeamProcessor] = {}
+        self._processors: dict[str, RequestProcessor] = {}
         self._block_usage = BlockUsage()
         self._seeds = random.Random(config.seed)
         self._num_arrivals = 0
@@ -194,7 +142,7 @@ class LLMEngine:
         """
         return [processor.build() for processor in self.advance()]
 
-    def advance(self) -> list[OutputProcessor | BeamProcessor]:
+    def advance(self) -> list[RequestProcessor]:
         """As `step`, without making the outputs: whoever wants only the finished ones, or only
         what is new, saves copying the rest in each step."""
         if not self._requests:
@@ -211,10 +159,12 @@ class LLMEngine:
             raise
         self._num_steps += 1
         self._count_blocks(output)
-        advanced: dict[str, OutputProcessor | BeamProcessor] = {}
+        advanced: dict[str, RequestProcessor] = {}
         for result in results:
             processor = self._processors[result.item.request.request_id]
-            if self._process(result, processor):
+            num_tokens = take_result(result, processor, self.manager)
+            if num_tokens is not None:
+                self._generation_tokens += num_tokens
                 advanced[result.item.request.request_id] = processor
         for request_id, processor in advanced.items():
             if processor.request.is_finished:
@@ -280,38 +230,6 @@ class LLMEngine:
             num_logical += request.block_usage.add_step([seq.block_table for seq in request.sequences])
         pool = self.manager.pool
         self._block_usage.add_counts(num_logical, pool.num_blocks - 1 - pool.num_free)
-
-    def _process(self, result: SequenceResult, processor: OutputProcessor | BeamProcessor) -> bool:
-        """Take in what a step found out about one sequence; whether anything is to be reported."""
-        request, seq = result.item.request, result.item.seq
-        if isinstance(processor, BeamProcessor):
-            seq.num_computed_tokens += result.item.num_tokens
-            if result.candidates is not None:
-                processor.add_candidates(seq, result.candidates)
-            if request.is_finished:
-                self._generation_tokens += sum(seq.num_output_tokens for seq in request.sequences)
-            return request.is_finished
-        processor.add_prompt_logprobs(result.prompt_logprobs, first=seq.num_computed_tokens + 1)
-        seq.num_computed_tokens += result.item.num_tokens
-        if not result.sampled_tokens:
-            return False
-        seqs = [seq, *self._fork(request, seq, len(result.sampled_tokens) - 1)]
-        for each, sampled in zip(seqs, result.sampled_tokens, strict=True):
-            self._generation_tokens += sampled.error is None
-            processor.add_token(each, sampled)
-            if each.is_finished:
-                self.manager.free(each)
-        return True
-
-    def _fork(self, request: Request, parent: Sequence, count: int) -> list[Sequence]:
-        """The other samples of a request, which begin where its prompt ends."""
-        children = []
-        for index in range(1, count + 1):
-            child = Sequence(request.prompt_token_ids, index)
-            self.manager.fork(parent, child, parent.num_computed_tokens)
-            children.append(child)
-        request.sequences += children
-        return children
 
     def _forget(self, request_id: str) -> None:
         request = self._requests.pop(request_id)

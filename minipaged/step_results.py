@@ -29,8 +29,9 @@ def take_result(result: SequenceResult, processor: RequestProcessor, manager: Bl
     first = seq.num_computed_tokens + 1
     seq.num_computed_tokens += result.item.num_tokens
     if isinstance(processor, BeamProcessor):
-        if result.candidates is not None:
-            processor.add_candidates(seq, result.candidates)
+        if result.candidates is None or request.is_finished:  # another beam's logits were not sound
+            return None
+        processor.add_candidates(seq, result.candidates)
         return sum(one.num_output_tokens for one in request.sequences) if request.is_finished else None
     processor.add_prompt_logprobs(result.prompt_logprobs, first)
     if not result.sampled_tokens:

@@ -13,8 +13,8 @@ import pytest
 
 from minipaged.cli import main as cli
 from minipaged.engine import LLMEngine
-from minipaged.output_processor import OutputProcessor
 from minipaged.outputs import RequestOutput
+from minipaged.step_results import RequestProcessor
 from tests.oracle import make_model
 
 LONG = "This is a message of more than sixteen tokens, so of several blocks."
@@ -138,7 +138,7 @@ def test_ctrl_c_ends_the_answer_and_not_the_chat(chat: Chat, monkeypatch: pytest
     steps = 0
     real = LLMEngine.advance
 
-    def advance(engine: LLMEngine) -> list[OutputProcessor]:
+    def advance(engine: LLMEngine) -> list[RequestProcessor]:
         nonlocal steps
         steps += 1
         if steps == 5:

@@ -11,6 +11,7 @@ import torch
 from minipaged import LLM, LLMEngine, SamplingParams
 from minipaged.config import HashAlgorithm
 from minipaged.model.loader import LoadedModel
+from minipaged.output_processor import OutputProcessor
 from minipaged.sampling.sampler import SampledToken
 from tests.engine.conftest import Pair
 from tests.engine.driving import assert_all_free, assert_greedy, drain, greedy, make_engine, run
@@ -96,7 +97,9 @@ def test_a_detokeniser_fault_ends_its_request_alone(tiny: Pair, monkeypatch: pyt
     engine = make_engine(tiny.model, num_blocks=80)
     add_all(engine)
     engine.step()
-    detokenizer = engine._processors["2"]._samples[0].detokenizer
+    processor = engine._processors["2"]
+    assert isinstance(processor, OutputProcessor)
+    detokenizer = processor._samples[0].detokenizer
     assert detokenizer is not None
 
     def fail(token_id: int) -> str:
