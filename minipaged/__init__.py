@@ -13,7 +13,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from minipaged.config import EngineConfig
     from minipaged.engine import LLMEngine
-    from minipaged.errors import MinipagedError
+    from minipaged.errors import (
+        ConfigError,
+        EngineBusyError,
+        InvariantError,
+        MinipagedError,
+        ModelNotFoundError,
+        OutOfBlocksError,
+        PromptError,
+        RequestIdError,
+        RequestTooLargeError,
+        SamplingParamsError,
+        UnsupportedModelError,
+        WeightsError,
+    )
     from minipaged.kv.breakdown import MemoryBreakdown
     from minipaged.llm import LLM
     from minipaged.outputs import BeamSearchOutput, BeamSearchSequence, CompletionOutput, RequestOutput
@@ -37,6 +50,17 @@ _HOME = {
     "RequestOutput": "minipaged.outputs",
     "CompletionOutput": "minipaged.outputs",
     "MinipagedError": "minipaged.errors",
+    "ConfigError": "minipaged.errors",
+    "SamplingParamsError": "minipaged.errors",
+    "PromptError": "minipaged.errors",
+    "RequestTooLargeError": "minipaged.errors",
+    "RequestIdError": "minipaged.errors",
+    "EngineBusyError": "minipaged.errors",
+    "ModelNotFoundError": "minipaged.errors",
+    "UnsupportedModelError": "minipaged.errors",
+    "WeightsError": "minipaged.errors",
+    "OutOfBlocksError": "minipaged.errors",
+    "InvariantError": "minipaged.errors",
 }
 
 __all__ = [
@@ -45,13 +69,24 @@ __all__ = [
     "BeamSearchParams",
     "BeamSearchSequence",
     "CompletionOutput",
+    "ConfigError",
+    "EngineBusyError",
     "EngineConfig",
     "EngineStats",
+    "InvariantError",
     "LLMEngine",
     "MemoryBreakdown",
     "MinipagedError",
+    "ModelNotFoundError",
+    "OutOfBlocksError",
+    "PromptError",
+    "RequestIdError",
     "RequestOutput",
+    "RequestTooLargeError",
     "SamplingParams",
+    "SamplingParamsError",
+    "UnsupportedModelError",
+    "WeightsError",
 ]
 
 

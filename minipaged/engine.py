@@ -18,7 +18,7 @@ from minipaged.beam_processor import BeamProcessor
 from minipaged.beam_search import BeamSearch
 from minipaged.config import EngineConfig
 from minipaged.engine_assembly import assemble
-from minipaged.errors import InvariantError, RequestIdError
+from minipaged.errors import ConfigError, InvariantError, RequestIdError
 from minipaged.kv.breakdown import MemoryBreakdown, paged_breakdown
 from minipaged.kv.sharing import BlockUsage
 from minipaged.model.loader import LoadedModel
@@ -53,6 +53,11 @@ class LLMEngine:
     def __init__(
         self, config: EngineConfig, model: LoadedModel | None = None, *, progress: bool = False
     ) -> None:
+        if not isinstance(config, EngineConfig):
+            raise ConfigError(
+                "LLMEngine takes an EngineConfig, as in LLMEngine(EngineConfig(model='tiny')), "
+                f"not {config!r:.80}"
+            )
         self.config = config
         machinery = assemble(config, model, progress=progress)
         self.model = machinery.model
@@ -131,14 +136,19 @@ class LLMEngine:
         self.scheduler.add(request)
 
     def has_unfinished_requests(self) -> bool:
+        """Whether any request still waits or runs."""
         return bool(self._requests)
+
+    def unfinished_request_ids(self) -> list[str]:
+        """The ids of all requests that wait or run, in the order of their arrival."""
+        return list(self._requests)
 
     def step(self) -> list[RequestOutput]:
         """Compute one step.
 
         Returns:
-            The outputs so far of each request that got a token or ended in this step; of a beam
-            search when it has ended, since before that nothing in it is settled.
+            The outputs so far, from their beginning, of each request that got a token or ended in
+            this step; of a beam search when it has ended, since before that nothing in it is settled.
         """
         return [processor.build() for processor in self.advance()]
 
@@ -194,6 +204,7 @@ class LLMEngine:
         return paged_breakdown(self.manager.pool, self.config.block_size, self.scheduler.running)
 
     def stats(self) -> EngineStats:
+        """The engine's state now, and its counts since it was made."""
         pool = self.manager.pool
         return EngineStats(
             num_blocks=pool.num_blocks,
@@ -204,7 +215,7 @@ class LLMEngine:
             num_steps=self._num_steps,
             num_preemptions=self.scheduler.num_preemptions,
             num_swapped_blocks=self.scheduler.num_swapped_blocks,
-            num_copied_blocks=self.manager.num_copied_blocks,
+            num_copied_blocks=self._block_usage.num_copied_blocks,
             sharing_saving=self._block_usage.sharing_saving,
             prefix_cache_queries=self.scheduler.prefix_counts.queries,
             prefix_cache_hits=self.scheduler.prefix_counts.hits,
@@ -225,6 +236,7 @@ class LLMEngine:
         """Count what every running request held in a step."""
         for item in output.scheduled:
             item.request.block_usage.num_copied_blocks += len(item.copies)
+            self._block_usage.num_copied_blocks += len(item.copies)
         num_logical = 0
         for request in self.scheduler.running:
             num_logical += request.block_usage.add_step([seq.block_table for seq in request.sequences])

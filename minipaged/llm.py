@@ -92,8 +92,11 @@ class LLM:
         Raises:
             PromptError: no messages, or the model has no tokenizer or no chat template.
         """
-        if not messages:
-            raise PromptError("chat needs at least one message")
+        if not isinstance(messages, list | tuple) or not messages:
+            raise PromptError(
+                'chat needs a list of at least one {"role": ..., "content": ...} message, '
+                f"or a list of such lists; not {messages!r:.80}"
+            )
         tokenizer = self.engine.model.tokenizer
         if tokenizer is None:
             raise PromptError("chat needs text, and this model came without a tokenizer")
@@ -177,13 +180,13 @@ class LLM:
         if self.engine.has_unfinished_requests():
             raise EngineBusyError(
                 "the engine has unfinished requests, whose outputs would be lost here: step it until they "
-                "are done, or abort them"
+                f"are done, or abort them (unfinished: {', '.join(self.engine.unfinished_request_ids())})"
             )
         ids: list[str] = []
         finished: dict[str, RequestOutput] = {}
         with self._progress(show_progress) as progress:
             task = progress.add_task("Generating", total=len(prompts), rate="")
-            num_tokens = 0
+            before = self.engine.stats().generation_tokens
             try:
                 for number, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
                     request_id = f"generate-{self._num_generated}"
@@ -195,8 +198,8 @@ class LLM:
                         if processor.request.is_finished:
                             output = processor.build()
                             finished[output.request_id] = output
-                            num_tokens += sum(len(sample.token_ids) for sample in output.outputs)
                     elapsed = progress.tasks[0].elapsed or 0.0
+                    num_tokens = self.engine.stats().generation_tokens - before
                     rate = f"{num_tokens / elapsed:,.0f} tokens/s" if elapsed > 0.5 else ""
                     progress.update(task, completed=len(finished), rate=rate)
             except BaseException:

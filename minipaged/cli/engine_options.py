@@ -55,7 +55,7 @@ def add_engine_arguments(parser: argparse.ArgumentParser, *, model: str) -> None
     group = parser.add_argument_group("engine")
     group.add_argument("--dtype", choices=get_args(DType), help="of weights and KV cache (default auto)")
     group.add_argument("--device", help="auto, cpu, cuda or mps (default auto)")
-    group.add_argument("--block-size", type=positive_int, metavar="N", help="tokens per block")
+    group.add_argument("--block-size", type=positive_int, metavar="N", help="tokens per block (default 16)")
     pool = group.add_mutually_exclusive_group()
     pool.add_argument(
         "--num-blocks", type=positive_int, metavar="N", help="blocks in the pool, the null block included"
@@ -65,17 +65,23 @@ def add_engine_arguments(parser: argparse.ArgumentParser, *, model: str) -> None
         dest="kv_cache_memory_bytes",
         type=memory_amount,
         metavar="1GiB",
-        help="memory for the KV cache",
+        help="memory for the KV cache (default on a CPU: a quarter of what is free, or less if "
+        "--max-num-seqs requests need less)",
     )
     group.add_argument(
         "--max-model-len",
         type=max_model_len,
         metavar="N",
-        help="longest prompt plus output, in tokens; auto: the longest that fits",
+        help="longest prompt plus output, in tokens; auto: the longest that fits (default: the model's own)",
     )
-    group.add_argument("--max-num-seqs", type=positive_int, metavar="N", help="most sequences in one step")
     group.add_argument(
-        "--max-num-batched-tokens", type=positive_int, metavar="N", help="token budget of one step"
+        "--max-num-seqs", type=positive_int, metavar="N", help="most sequences in one step (default 128)"
+    )
+    group.add_argument(
+        "--max-num-batched-tokens",
+        type=positive_int,
+        metavar="N",
+        help="token budget of one step (default 2048)",
     )
     group.add_argument(
         "--no-prefix-caching",
@@ -129,7 +135,12 @@ def add_sampling_arguments(
     group.add_argument(
         "--repetition-penalty", type=float, metavar="X", default=1.0, help="above 1: repeat less (default 1)"
     )
-    group.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same draws")
+    group.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="another seed gives other draws (default: the engine's own, the same in every run)",
+    )
     group.add_argument(
         "--stop", action="append", metavar="TEXT", help="end the output where this text appears; repeatable"
     )

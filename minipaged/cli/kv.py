@@ -148,6 +148,8 @@ def kv_budget(args: argparse.Namespace, model: ModelShape, dtype: str) -> KVBudg
     if args.kv_memory is not None:
         return KVBudget(args.kv_memory, f"KV cache: {_bytes(args.kv_memory)}")
     if args.memory is None:
+        if args.weights is not None:
+            raise ConfigError("--weights come off a device's memory: give --memory as well")
         return None
     weights = args.weights or model.weights_bytes(dtype)
     if weights is None:

@@ -57,7 +57,7 @@ COMMANDS = (
         "generate",
         "minipaged.cli.generate",
         "complete one or more prompts",
-        'minipaged generate "Once upon a time" --max-tokens 64',
+        'minipaged generate "The capital of France is" --model smollm2-135m --max-tokens 24',
     ),
     Command(
         "chat",

@@ -31,7 +31,6 @@ class BlockManager:
         self.prefix_cache = PrefixCache()
         self.pool = BlockPool(num_blocks, on_evict=self.prefix_cache.evict)
         self.block_size = block_size
-        self.num_copied_blocks = 0
         self._hasher = hasher
 
     # The paper's three methods
@@ -71,7 +70,6 @@ class BlockManager:
             copies.append(copy)
         while len(table) < end:
             table.append(pool.allocate())
-        self.num_copied_blocks += len(copies)
         return copies
 
     def fork(self, parent: Sequence, child: Sequence, num_tokens: int) -> None:

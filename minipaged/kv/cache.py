@@ -9,6 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from minipaged.kv.block_pool import NULL_BLOCK
+
 
 @dataclass(frozen=True)
 class BlockCopy:
@@ -56,10 +58,12 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        # Zeros, not garbage: the null block is read as padding and must stay finite.
-        self.data = torch.zeros(
+        # Not zeroed: that would take seconds, and touch gigabytes that may never be used. No slot is
+        # read before it is written, but for the null block, which is read as padding and must be finite.
+        self.data = torch.empty(
             (num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim), dtype=dtype, device=device
         )
+        self.data[:, :, NULL_BLOCK] = 0
         self.layers = list(self.data.unbind(0))
         self.block_size = block_size
 

@@ -82,6 +82,5 @@ def state(manager: BlockManager, *sequences: Sequence) -> list[object]:
         list(pool.ref_cnt),
         manager.prefix_cache.block_ids(),
         [pool.is_cached(b) for b in range(pool.num_blocks)],
-        manager.num_copied_blocks,
         [(list(seq.block_table), list(seq.prefix_ids), seq.num_computed_tokens) for seq in sequences],
     ]
