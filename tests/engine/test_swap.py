@@ -10,7 +10,15 @@ from minipaged.errors import ConfigError
 from minipaged.request import RequestStatus
 from minipaged.scheduler_output import SchedulerOutput
 from tests.engine.conftest import Pair
-from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, drain, greedy, make_engine
+from tests.engine.driving import (
+    assert_all_free,
+    assert_greedy,
+    check_and_poison,
+    drain,
+    greedy,
+    make_engine,
+    poison,
+)
 
 PROMPTS = [[(7 * i + n) % 250 for i in range(18)] for n in range(3)]
 
@@ -142,3 +150,34 @@ def test_a_failed_step_recomputes_what_it_was_to_swap(tiny: Pair, monkeypatch: p
 def test_cpu_blocks_without_swapping_are_refused(tiny: Pair) -> None:
     with pytest.raises(ConfigError, match="preemption_mode='swap'"):
         make_engine(tiny.model, num_blocks=80, num_cpu_blocks=4)
+
+
+def test_a_copy_that_was_planned_but_not_done_is_saved_from_its_source(tiny: Pair) -> None:
+    """The two samples write into the block they share: one of them is to copy it. In the same step an
+    urgent request needs a block, and the pool is dry."""
+    params = SamplingParams(n=2, seed=4, max_tokens=3, ignore_eos=True)
+    prompt = PROMPTS[0][:6]
+    alone = swapping(tiny)
+    alone.add_request("samples", prompt, params)
+    expected = drain(alone)["samples"]
+
+    engine = make_engine(
+        tiny.model,
+        block_size=4,
+        num_blocks=5,
+        max_model_len=16,
+        scheduling_policy="priority",
+        preemption_mode="swap",
+    )
+    engine.add_request("samples", prompt, params, priority=5)
+    engine.add_request("urgent", PROMPTS[1][:4], greedy(3), priority=5)
+    engine.step()
+    poison(engine)
+    engine._requests["urgent"].priority = 0
+    engine.step()
+    assert [request.request_id for request in engine.scheduler.swapped] == ["samples"]
+    finished = drain(engine, after_step=check_and_poison)
+    assert [s.token_ids for s in finished["samples"].outputs] == [s.token_ids for s in expected.outputs]
+    assert finished["samples"].num_preemptions == 1
+    assert_greedy(tiny.oracle, finished["urgent"], 3)
+    assert_all_free(engine)
