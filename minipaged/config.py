@@ -130,7 +130,11 @@ class EngineConfig:
             _one_of("max_model_len", self.max_model_len, ("auto",))
         elif self.max_model_len is not None and self.max_model_len != -1:
             _at_least("max_model_len", self.max_model_len, 1)
-        _int("seed", self.seed)
+        if not -(2**63) <= _int("seed", self.seed) < 2**64:
+            raise ConfigError(f"seed must be a 64-bit integer, not {self.seed}")
+        for name in ("enable_chunked_prefill", "enable_prefix_caching"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} must be True or False, not {getattr(self, name)!r:.80}")
         share = self.gpu_memory_utilization
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ConfigError(f"gpu_memory_utilization must be above 0 and at most 1, not {share!r}")

@@ -16,8 +16,9 @@ import time
 
 from minipaged.beam_processor import BeamProcessor
 from minipaged.beam_search import BeamSearch
+from minipaged.block_counts import count_step
 from minipaged.config import EngineConfig
-from minipaged.engine_assembly import assemble
+from minipaged.engine_assembly import assemble, make_bookkeeping
 from minipaged.errors import ConfigError, InvariantError, RequestIdError
 from minipaged.kv.breakdown import MemoryBreakdown, paged_breakdown
 from minipaged.kv.sharing import BlockUsage
@@ -27,6 +28,7 @@ from minipaged.outputs import RequestOutput
 from minipaged.prompts import Prompt
 from minipaged.request import Request
 from minipaged.request_intake import RequestIntake
+from minipaged.runner import SequenceResult
 from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler_output import SchedulerOutput
@@ -164,11 +166,34 @@ class LLMEngine:
                 raise InvariantError("requests are unfinished, but none of them can be scheduled")
             results = self._runner.execute(output)
         except BaseException:
-            # Also after Ctrl-C: what this step promised to the prefix cache is not there.
-            self.scheduler.rollback(output)
+            self._recover(output)
             raise
+        try:
+            return self._take_in(output, results)
+        except BaseException:
+            self._drop_everything()
+            raise
+
+    def _recover(self, output: SchedulerOutput) -> None:
+        """After a step that failed, or that Ctrl-C interrupted at any point: no request is lost."""
+        try:
+            self.scheduler.rollback(output, self._requests.values())
+            self.check_invariants()
+        except Exception:
+            self._drop_everything()
+
+    def _drop_everything(self) -> None:
+        """Begin anew, without requests: the bookkeeping was interrupted halfway, and no part of it
+        can be trusted. The counts of the scheduler begin anew as well."""
+        self.manager, self.scheduler = make_bookkeeping(self.config, self.memory_plan)
+        self._intake = RequestIntake(self.config, self.model, self.manager, self.memory_plan.max_model_len)
+        self._requests.clear()
+        self._processors.clear()
+
+    def _take_in(self, output: SchedulerOutput, results: list[SequenceResult]) -> list[RequestProcessor]:
         self._num_steps += 1
-        self._count_blocks(output)
+        num_in_use = self.manager.pool.num_blocks - 1 - self.manager.pool.num_free
+        count_step(self._block_usage, output.scheduled, self.scheduler.running, num_in_use)
         advanced: dict[str, RequestProcessor] = {}
         for result in results:
             processor = self._processors[result.item.request.request_id]
@@ -194,6 +219,15 @@ class LLMEngine:
         self._forget(request_id)
         processor.abort()
         return processor.build()
+
+    def abort_all(self) -> None:
+        """End all requests, whatever state an interrupt has left them in."""
+        try:
+            for request_id in self.unfinished_request_ids():
+                self.abort_request(request_id)
+            self.check_invariants()
+        except Exception:
+            self._drop_everything()
 
     def reset_prefix_cache(self) -> None:
         """Forget all cached blocks. Running requests go on undisturbed."""
@@ -231,17 +265,6 @@ class LLMEngine:
         """
         self.manager.check_invariants(self._requests.values())
         self.scheduler.check_invariants(self._requests.values())
-
-    def _count_blocks(self, output: SchedulerOutput) -> None:
-        """Count what every running request held in a step."""
-        for item in output.scheduled:
-            item.request.block_usage.num_copied_blocks += len(item.copies)
-            self._block_usage.num_copied_blocks += len(item.copies)
-        num_logical = 0
-        for request in self.scheduler.running:
-            num_logical += request.block_usage.add_step([seq.block_table for seq in request.sequences])
-        pool = self.manager.pool
-        self._block_usage.add_counts(num_logical, pool.num_blocks - 1 - pool.num_free)
 
     def _forget(self, request_id: str) -> None:
         request = self._requests.pop(request_id)

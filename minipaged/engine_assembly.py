@@ -52,24 +52,8 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         check_given_model(config, model)
     decoder, shape, parts = model.decoder, model.config, config.parts or Parts()
     plan = plan_memory(config, shape, decoder.dtype, decoder.device)
-    manager = BlockManager(
-        plan.num_blocks,
-        config.block_size,
-        PrefixHasher(config.prefix_caching_hash_algo, hash_fn=parts.hash_function)
-        if config.enable_prefix_caching
-        else None,
-    )
+    manager, scheduler = make_bookkeeping(config, plan)
     num_cpu_blocks = plan.num_cpu_blocks
-    scheduler = Scheduler(
-        manager,
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        enable_chunked_prefill=config.enable_chunked_prefill,
-        policy=config.scheduling_policy,
-        swap_space=None
-        if num_cpu_blocks is None
-        else SwapSpace(manager.pool, num_cpu_blocks, config.block_size),
-    )
     kv_cache = KVCache(
         num_layers=shape.num_layers,
         num_blocks=plan.num_blocks,
@@ -89,3 +73,27 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         swap_cache=None if num_cpu_blocks is None else SwapCache(kv_cache, num_cpu_blocks),
     )
     return Machinery(model, plan, manager, scheduler, kv_cache, runner)
+
+
+def make_bookkeeping(config: EngineConfig, plan: MemoryPlan) -> tuple[BlockManager, Scheduler]:
+    """The block manager and the scheduler of an engine that has no requests."""
+    parts = config.parts or Parts()
+    manager = BlockManager(
+        plan.num_blocks,
+        config.block_size,
+        PrefixHasher(config.prefix_caching_hash_algo, hash_fn=parts.hash_function)
+        if config.enable_prefix_caching
+        else None,
+    )
+    num_cpu_blocks = plan.num_cpu_blocks
+    scheduler = Scheduler(
+        manager,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        enable_chunked_prefill=config.enable_chunked_prefill,
+        policy=config.scheduling_policy,
+        swap_space=None
+        if num_cpu_blocks is None
+        else SwapSpace(manager.pool, num_cpu_blocks, config.block_size),
+    )
+    return manager, scheduler

@@ -130,6 +130,8 @@ class LLM:
         Raises:
             As `generate`.
         """
+        if not isinstance(params, BeamSearchParams):
+            raise SamplingParamsError(f"params must be BeamSearchParams, not {params!r:.80}")
         listed = as_prompt_list(prompts)
         outputs = self._run(listed, [params] * len(listed), use_tqdm)
         return [self._beam_search_output(output) for output in outputs]
@@ -165,6 +167,10 @@ class LLM:
     ) -> list[SamplingParams]:
         if params is None or isinstance(params, SamplingParams):
             return [params or SamplingParams()] * len(prompts)
+        if not isinstance(params, list | tuple) or not all(isinstance(p, SamplingParams) for p in params):
+            raise SamplingParamsError(
+                f"sampling_params must be SamplingParams, or a list of them, not {params!r:.80}"
+            )
         if len(params) != len(prompts):
             raise PromptError(
                 f"{len(prompts)} prompts, but {len(params)} sampling_params: one for all, or one for each"
@@ -204,8 +210,7 @@ class LLM:
                     progress.update(task, completed=len(finished), rate=rate)
             except BaseException:
                 # Also after Ctrl-C: leave nothing behind that the next call would run into.
-                for request_id in ids:
-                    self.engine.abort_request(request_id)
+                self.engine.abort_all()
                 raise
         return [finished[request_id] for request_id in ids]
 

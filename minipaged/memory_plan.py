@@ -70,6 +70,7 @@ def plan_memory(
     if num_blocks is None:
         fitting = num_blocks_that_fit(_free_bytes(config, device), shape, config.block_size)
         num_blocks = min(fitting, _most_useful_blocks(config, model))
+    _check_room(config, device, size, num_blocks)
     max_model_len = resolve_max_model_len(
         config.max_model_len, model.max_position_embeddings, num_blocks, config.block_size
     )
@@ -86,6 +87,27 @@ def plan_memory(
         bytes_per_block=size,
         num_cpu_blocks=_num_cpu_blocks(config, num_blocks),
         device_name="GPU" if device.type == "cuda" else "CPU",
+    )
+
+
+def _check_room(config: EngineConfig, device: torch.device, size: int, num_blocks: int) -> None:
+    """Refuse a cache that the machine has no memory for, before anything is made for it."""
+    on_cpu = _num_cpu_blocks(config, num_blocks) or 0
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+        if num_blocks * size > free:
+            raise _no_room(num_blocks, size, free)
+    else:
+        on_cpu += num_blocks
+    free = psutil.virtual_memory().available
+    if on_cpu * size > free:
+        raise _no_room(on_cpu, size, free)
+
+
+def _no_room(num_blocks: int, size: int, free: int) -> ConfigError:
+    return ConfigError(
+        f"{num_blocks:,} blocks of {size:,} bytes are {num_blocks * size:,} bytes, but {free:,} are free: "
+        f"at most {free // size:,} blocks fit"
     )
 
 

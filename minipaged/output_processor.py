@@ -138,7 +138,7 @@ class OutputProcessor:
             finish_reason=seq.finish_reason,
             stop_reason=sample.stop_reason,
             cumulative_logprob=None if sample.logprobs is None else sample.cumulative_logprob,
-            logprobs=None if sample.logprobs is None else list(sample.logprobs),
+            logprobs=None if sample.logprobs is None else [dict(one) for one in sample.logprobs],
         )
 
     def _sample(self, seq: Sequence) -> _SampleOutput:

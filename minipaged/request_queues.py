@@ -100,19 +100,27 @@ class RequestQueues:
         request.status = RequestStatus.PREEMPTED
         self.waiting.push(request)
 
-    def rollback(self, output: SchedulerOutput) -> None:
-        """Undo a step that failed: what it promised to the prefix cache was never computed."""
+    def rollback(self, output: SchedulerOutput, requests: Collection[Request]) -> None:
+        """Undo a step that failed: what it promised to the prefix cache was never computed.
+
+        Args:
+            output: as much of the plan as there is.
+            requests: all unfinished ones.
+        """
         for request in output.resumed:
             for seq in request.sequences:
                 seq.num_computed_tokens = 0  # they may not be back from the CPU yet
         for item in output.scheduled:
             self._manager.forget_uncomputed(item.seq)
-        # An interrupt may come between any two lines of an admission, so nothing is assumed about
-        # which queue a request is in.
-        touched = [*(item.request for item in output.scheduled), *self.waiting, *self.swapped]
-        touched += output.resumed
-        for request in {request.request_id: request for request in touched}.values():
-            if request in self.running:
+        # An interrupt may come between any two lines of an admission or a preemption, so nothing is
+        # assumed about which queue a request is in.
+        planned = {item.request.request_id for item in output.scheduled}
+        planned |= {request.request_id for request in output.resumed}
+        for request in requests:
+            is_running = request in self.running
+            if is_running and request.request_id not in planned:
+                continue
+            if is_running:
                 self.running.remove(request)
                 request.num_preemptions += 1
                 self.num_preemptions += 1

@@ -126,7 +126,7 @@ class FakeEngine:
     def fail(self) -> SchedulerOutput:
         """A step whose forward pass raises: nothing was copied or written."""
         output = self.schedule()
-        self.scheduler.rollback(output)
+        self.scheduler.rollback(output, [r for r in self.requests if not r.is_finished])
         self.check()
         return output
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -101,20 +102,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: from argparse, after `--help`, `--version` or a bad argument.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _mend_streams()
     try:
         code = _run(arguments)
         sys.stdout.flush()
     except MinipagedError as error:
         _report(str(error))
         return EXIT_BAD_INPUT
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            # Whoever read our output has left (`| head`). Python flushes stdout once more as it ends:
+            # that must not fail as well.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return EXIT_BROKEN_PIPE
+        _report(f"cannot read or write: {error}")
+        return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has left (`| head`). Python flushes stdout once more as it ends:
-        # that must not fail as well.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
     return code
+
+
+def _mend_streams() -> None:
+    """Closed streams go nowhere, and what an encoding does not have is shown as `?`: a command must not
+    fail because of where its output goes."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end of the process)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if os.environ.get("COLUMNS") == "0":
+        del os.environ["COLUMNS"]  # rich would print nothing at all
 
 
 def _run(arguments: list[str]) -> int:

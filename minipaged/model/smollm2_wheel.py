@@ -30,7 +30,12 @@ def cache_folder() -> Path:
         return Path(own)
     if shared := os.environ.get("XDG_CACHE_HOME"):
         return Path(shared) / "minipaged"
-    return Path.home() / ".cache" / "minipaged"
+    try:
+        return Path.home() / ".cache" / "minipaged"
+    except RuntimeError:
+        raise ModelNotFoundError(
+            "there is no home folder for a cache; set MINIPAGED_CACHE to a folder that can be written"
+        ) from None
 
 
 def cached() -> Path | None:

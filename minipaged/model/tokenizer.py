@@ -102,8 +102,6 @@ class Tokenizer:
             PromptError: no messages; one without a role or a text; a tokenizer without a chat
                 template; or a conversation that the template refuses.
         """
-        from jinja2 import TemplateError
-
         if self.chat_template is None:
             raise PromptError(
                 "This model's tokenizer has no chat template. Use a model that was tuned for chat, or give "
@@ -120,7 +118,7 @@ class Tokenizer:
             plain.append({"role": message["role"], "content": message["content"]})
         try:
             text = self._hf.apply_chat_template(plain, tokenize=False, add_generation_prompt=True)
-        except TemplateError as error:
+        except Exception as error:  # a template is a program, and may fail like any other
             raise PromptError(f"The chat template refuses this conversation: {error}") from error
         assert isinstance(text, str)
         # The template writes the special tokens itself.

@@ -210,3 +210,31 @@ def test_a_model_without_a_tokenizer(random_models: dict[str, Pair]) -> None:
         engine.add_request("a", "text", greedy(1))
     with pytest.raises(SamplingParamsError, match="tokenizer"):
         engine.add_request("a", [1], SamplingParams(stop="x"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_blocks": 10**12}, "bytes"),
+        ({"num_blocks": 2**63}, "bytes"),
+        ({"kv_cache_memory_bytes": 10**15}, "bytes"),
+        ({"block_size": 2**64, "num_blocks": 2}, "bytes"),
+        ({"num_blocks": 80, "preemption_mode": "swap", "num_cpu_blocks": 10**12}, "bytes"),
+        ({"enable_prefix_caching": "False"}, "True or False"),
+        ({"enable_chunked_prefill": None}, "True or False"),
+        ({"seed": 2**64}, "64-bit"),
+    ],
+)
+def test_settings_that_no_machine_can_serve(tiny: Pair, options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_engine(tiny.model, **options)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("params", [5, {"temperature": 0}, [SamplingParams(), 3], SamplingParams])
+def test_params_of_another_kind(params: object) -> None:
+    llm = LLM("tiny", num_blocks=80, device="cpu")
+    with pytest.raises(SamplingParamsError):
+        llm.generate(["a", "b"], params)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SamplingParamsError):
+        llm.beam_search("a", params)  # pyright: ignore[reportArgumentType]
+    assert_all_free(llm.engine)

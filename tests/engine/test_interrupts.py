@@ -1,0 +1,91 @@
+"""Ctrl-C may come between any two lines: afterwards the engine works, with no wrong token and no leak."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from minipaged import LLM, BeamSearchParams, SamplingParams
+from tests.engine.conftest import Pair
+from tests.engine.driving import assert_all_free, assert_greedy, drain, greedy, make_engine
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
+
+PROMPTS = [[(7 * i + n) % 250 for i in range(9)] for n in (0, 0, 1)]
+
+
+class InterruptAtLine:
+    """Raises KeyboardInterrupt when the n-th line of the engine's own bookkeeping is reached."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.seen = 0
+
+    def trace(self, frame: FrameType, event: str, arg: object) -> TraceFunction | None:
+        name = frame.f_code.co_filename
+        is_ours = "minipaged" in name and not any(
+            part in name for part in ("/model/", "/tests/", "/sampling/")
+        )
+        if event == "line" and is_ours:
+            self.seen += 1
+            if self.seen == self.at:
+                raise KeyboardInterrupt
+        return self.trace if is_ours or event == "call" else None
+
+
+def interrupted(at: int, run: Callable[[], object]) -> bool:
+    """Run with an interrupt at the n-th line; whether it came."""
+    tracer = InterruptAtLine(at)
+    before = sys.gettrace()
+    sys.settrace(tracer.trace)
+    try:
+        run()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("mode", ["recompute", "swap"])
+@pytest.mark.parametrize("first", range(4))
+def test_generate_interrupted_anywhere(tiny: Pair, mode: str, first: int) -> None:
+    llm = LLM("tiny", block_size=4, num_blocks=12, max_model_len=24, preemption_mode=mode)  # pyright: ignore[reportArgumentType]
+    params = [greedy(6), SamplingParams(n=2, seed=1, max_tokens=6, ignore_eos=True), greedy(8)]
+    hits = 0
+    for at in range(40 + first * 17, 6000, 4 * 67):
+        hits += interrupted(at, lambda: llm.generate(PROMPTS, params))
+        assert_all_free(llm.engine)
+        [output] = llm.generate([PROMPTS[0]], greedy(5))
+        assert_greedy(tiny.oracle, output, 5)
+    assert hits > 10
+
+
+@pytest.mark.parametrize("first", range(2))
+def test_beam_search_interrupted_anywhere(tiny: Pair, first: int) -> None:
+    llm = LLM("tiny", block_size=4, num_blocks=40, max_model_len=32)
+    params = BeamSearchParams(beam_width=3, max_tokens=6)
+    hits = 0
+    for at in range(50 + first * 31, 6000, 2 * 173):
+        hits += interrupted(at, lambda: llm.beam_search([PROMPTS[0]], params))
+        assert_all_free(llm.engine)
+    assert hits > 8
+
+
+def test_steps_interrupted_anywhere_leave_an_engine_that_goes_on(tiny: Pair) -> None:
+    engine = make_engine(tiny.model, block_size=4, num_blocks=14, max_model_len=24)
+    hits = 0
+    for at in range(30, 2600, 41):
+        for number, prompt in enumerate(PROMPTS):
+            engine.add_request(str(number), prompt, greedy(4))
+        hits += interrupted(at, lambda: [engine.step() for _ in range(3)])
+        engine.check_invariants()
+        for output in drain(engine).values():
+            assert_greedy(tiny.oracle, output, 4)
+        assert_all_free(engine)
+    assert hits > 20
