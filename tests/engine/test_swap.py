@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
 from minipaged import LLMEngine, SamplingParams
 from minipaged.errors import ConfigError
+from minipaged.kv.cache import BlockCopy
 from minipaged.request import RequestStatus
 from minipaged.scheduler_output import SchedulerOutput
 from tests.engine.conftest import Pair
@@ -152,7 +155,9 @@ def test_cpu_blocks_without_swapping_are_refused(tiny: Pair) -> None:
         make_engine(tiny.model, num_blocks=80, num_cpu_blocks=4)
 
 
-def test_a_copy_that_was_planned_but_not_done_is_saved_from_its_source(tiny: Pair) -> None:
+def test_a_copy_that_was_planned_but_not_done_is_saved_from_its_source(
+    tiny: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The two samples write into the block they share: one of them is to copy it. In the same step an
     urgent request needs a block, and the pool is dry."""
     params = SamplingParams(n=2, seed=4, max_tokens=3, ignore_eos=True)
@@ -169,6 +174,14 @@ def test_a_copy_that_was_planned_but_not_done_is_saved_from_its_source(tiny: Pai
         scheduling_policy="priority",
         preemption_mode="swap",
     )
+    done: list[BlockCopy] = []
+    copy_blocks = engine.kv_cache.copy_blocks
+
+    def counted(copies: Sequence[BlockCopy]) -> None:
+        done.extend(copies)
+        copy_blocks(copies)
+
+    monkeypatch.setattr(engine.kv_cache, "copy_blocks", counted)
     engine.add_request("samples", prompt, params, priority=5)
     engine.add_request("urgent", PROMPTS[1][:4], greedy(3), priority=5)
     engine.step()
@@ -176,8 +189,10 @@ def test_a_copy_that_was_planned_but_not_done_is_saved_from_its_source(tiny: Pai
     engine._requests["urgent"].priority = 0
     engine.step()
     assert [request.request_id for request in engine.scheduler.swapped] == ["samples"]
+    assert engine.stats().num_copied_blocks == len(done) == 0
     finished = drain(engine, after_step=check_and_poison)
     assert [s.token_ids for s in finished["samples"].outputs] == [s.token_ids for s in expected.outputs]
     assert finished["samples"].num_preemptions == 1
     assert_greedy(tiny.oracle, finished["urgent"], 3)
+    assert engine.stats().num_copied_blocks == len(done)
     assert_all_free(engine)
