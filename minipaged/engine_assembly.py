@@ -38,16 +38,7 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
     if model is None:
-        device = resolve_device(config.device)
-        dtype = resolve_dtype(config.dtype, device)
-        model = load_model(
-            config.model,
-            dtype=dtype,
-            device=device,
-            load_format=config.load_format,
-            seed=config.seed,
-            progress=progress,
-        )
+        model = load_configured_model(config, progress=progress)
     else:
         check_given_model(config, model)
     decoder, shape, parts = model.decoder, model.config, config.parts or Parts()
@@ -73,6 +64,24 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         swap_cache=None if num_cpu_blocks is None else SwapCache(kv_cache, num_cpu_blocks),
     )
     return Machinery(model, plan, manager, scheduler, kv_cache, runner)
+
+
+def load_configured_model(config: EngineConfig, *, progress: bool = False) -> LoadedModel:
+    """Load the model that the settings name, on their device and in their dtype.
+
+    Raises:
+        ConfigError: no such device.
+        ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
+    """
+    device = resolve_device(config.device)
+    return load_model(
+        config.model,
+        dtype=resolve_dtype(config.dtype, device),
+        device=device,
+        load_format=config.load_format,
+        seed=config.seed,
+        progress=progress,
+    )
 
 
 def make_bookkeeping(config: EngineConfig, plan: MemoryPlan) -> tuple[BlockManager, Scheduler]:

@@ -76,23 +76,14 @@ def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
     from minipaged.cli.demo_pool import choose_block_size, choose_num_blocks
     from minipaged.cli.demo_workload import make_workload
     from minipaged.config import EngineConfig
-    from minipaged.device import resolve_device, resolve_dtype
     from minipaged.engine import LLMEngine
+    from minipaged.engine_assembly import load_configured_model
     from minipaged.kv.size import max_model_len_that_fits
     from minipaged.memory_plan import plan_memory
-    from minipaged.model.loader import load_model
 
     fetch_model(args)
     config = EngineConfig(args.model, **engine_options(args))
-    device = resolve_device(config.device)
-    dtype = resolve_dtype(config.dtype, device)
-    model = load_model(
-        config.model,
-        dtype=dtype,
-        device=device,
-        load_format=config.load_format,
-        seed=config.seed,
-    )
+    model = load_configured_model(config)
     longest = model.config.max_position_embeddings
     if isinstance(config.max_model_len, int) and config.max_model_len > 0:
         longest = min(longest, config.max_model_len)
@@ -103,7 +94,8 @@ def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
         config = replace(config, num_blocks=choose_num_blocks(workload, config))
     else:
         # The pool was given, so the requests must fit into it.
-        plan = plan_memory(replace(config, max_model_len="auto"), model.config, dtype, device)
+        sized = replace(config, max_model_len="auto")
+        plan = plan_memory(sized, model.config, model.decoder.dtype, model.decoder.device)
         longest = min(longest, max_model_len_that_fits(plan.num_blocks, config.block_size))
         workload = make_workload(model.tokenizer, model.config.vocab_size, longest)
     if config.max_model_len is None:
