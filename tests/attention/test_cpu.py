@@ -103,7 +103,7 @@ def test_queries_may_be_strided() -> None:
 
 
 def test_one_instance_over_all_layers_of_a_step() -> None:
-    """The layout is kept between layers; the numbers are not."""
+    """Nothing may be kept from one layer to the next."""
     attention = CPUAttention()
     batch = [Span(1, 9), Span(1, 30), Span(4, 12)]
     first = make_step(batch, SMALL, 4)
@@ -137,3 +137,23 @@ def test_decodes_alone_prompts_alone_and_back() -> None:
     attention = CPUAttention()
     for batch in ([Span(1, 9)], [Span(9, 9)], [Span(1, 10)], [Span(1, 4), Span(2, 4)], [Span(4, 9)]):
         check(make_step(batch, SMALL, 4), attention)
+
+
+@pytest.mark.parametrize("num_threads", [2, 3, 8])
+def test_threads_share_large_decodes(num_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the sequences fall to the threads, also if there are fewer of them than threads."""
+    monkeypatch.setattr("minipaged.attention.cpu.WORTH_A_THREAD", 100)
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        attention = CPUAttention()
+        for lengths in ([40], [1, 40], [40, 1, 1], [1] * 9, [3, 1, 200, 2, 5, 17, 60]):
+            check(make_step([Span(1, length) for length in lengths], SMALL, 4), attention)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_float16_goes_to_the_reference() -> None:
+    step = make_step([Span(1, 9), Span(4, 12)], SMALL, 4, dtype=torch.float16)
+    arguments = (step.query, step.kv_layer, step.metadata, step.heads.scale)
+    assert torch.equal(CPUAttention()(*arguments), reference_attention(*arguments))
