@@ -25,6 +25,14 @@ def draw(logits: Tensor, uniforms: Sequence[float]) -> Tensor:
         Token ids, int64 `[R]`, never one of probability 0. Rows with NaN, or with no finite logit,
         give an arbitrary id within the vocabulary.
     """
+    survivors = _survivors(logits)
+    if survivors is not None:
+        column_ids, logits_of = survivors  # [R, K], [R, K]
+        return column_ids.gather(1, _draw(logits_of, uniforms)[:, None]).squeeze(1)  # [R]
+    return _draw(logits, uniforms)
+
+
+def _draw(logits: Tensor, uniforms: Sequence[float]) -> Tensor:
     weights = relative_weights(logits)  # [R, V]
     upto = weights.cumsum(dim=-1)  # [R, V]
     # u × total instead of dividing every weight by the total.
@@ -36,3 +44,25 @@ def draw(logits: Tensor, uniforms: Sequence[float]) -> Tensor:
     # stay level. Should that ever select a token of weight 0, take the likeliest one.
     likeliest = logits.argmax(dim=-1, keepdim=True)  # [R, 1]
     return torch.where(weights.gather(1, token) > 0, token, likeliest).squeeze(1)  # [R]
+
+
+def _survivors(logits: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The tokens that filters have left, in the order of their ids: ids and logits, `[R, K]` each.
+
+    Usually they are few, and the exponentials of a whole vocabulary cost more than finding them.
+    `None` where they are many, and on a GPU, which would have to wait for their number.
+    """
+    if logits.device.type != "cpu":
+        return None
+    alive = logits > float("-inf")  # [R, V]; not NaN, whose row is nonsense in any case
+    counts = alive.sum(dim=-1)  # [R]
+    most = int(counts.max())
+    if most == 0 or most > logits.shape[1] // 16:
+        return None
+    rows, ids = alive.nonzero(as_tuple=True)  # [N], [N], row by row
+    places = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[rows]  # [N], each one's place in its row
+    column_ids = torch.zeros(logits.shape[0], most, dtype=torch.int64)  # [R, K]
+    column_ids[rows, places] = ids
+    kept = torch.full_like(column_ids, float("-inf"), dtype=logits.dtype)  # [R, K]
+    kept[rows, places] = logits[rows, ids]
+    return column_ids, kept
