@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 
 from minipaged.beam_search import BeamSearch, Candidates, Hypothesis, Survivor
-from minipaged.kv.block_manager import BlockManager
+from minipaged.kv.manager import KVManager
 from minipaged.model.loader import LoadedModel
 from minipaged.outputs import CompletionOutput, RequestMetrics, RequestOutput
 from minipaged.request import Request, Sequence
@@ -32,7 +32,7 @@ class BeamProcessor:
         self,
         request: Request,
         search: BeamSearch,
-        manager: BlockManager,
+        manager: KVManager,
         model: LoadedModel,
         arrival_time: float,
     ) -> None:

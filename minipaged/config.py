@@ -8,9 +8,13 @@ engine resolves them at start and says what it chose.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
+from minipaged.config_conflicts import check_conflicts
 from minipaged.errors import ConfigError
+from minipaged.kv.region_allocator import RegionAllocatorName
+from minipaged.kv.reserve import ReserveRule
+from minipaged.stages import stage_options
 
 if TYPE_CHECKING:
     from minipaged.parts import Parts
@@ -18,8 +22,11 @@ if TYPE_CHECKING:
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 LoadFormat = Literal["auto", "dummy"]
 SchedulingPolicy = Literal["fcfs", "priority", "shortest"]
-PreemptionMode = Literal["recompute", "swap"]
-AttentionBackend = Literal["auto", "reference", "cpu"]
+PreemptionMode = Literal["recompute", "swap", "never"]
+KVLayoutName = Literal["paged", "contiguous", "none"]
+Batching = Literal["continuous", "static"]
+ForkMode = Literal["share", "copy"]
+AttentionBackend = Literal["auto", "reference", "cpu", "triton"]
 HashAlgorithm = Literal["sha256", "sha256_cbor", "xxhash", "xxhash_cbor"]
 
 
@@ -36,7 +43,7 @@ class EngineOptions(TypedDict, total=False):
     max_num_seqs: int
     max_num_batched_tokens: int
     enable_chunked_prefill: bool
-    enable_prefix_caching: bool
+    enable_prefix_caching: bool | None
     prefix_caching_hash_algo: HashAlgorithm
     scheduling_policy: SchedulingPolicy
     preemption_mode: PreemptionMode
@@ -44,6 +51,11 @@ class EngineOptions(TypedDict, total=False):
     attention_backend: AttentionBackend
     load_format: LoadFormat
     seed: int
+    kv_layout: KVLayoutName
+    reserve: ReserveRule
+    region_allocator: RegionAllocatorName
+    batching: Batching
+    fork_mode: ForkMode
     parts: Parts | None
 
 
@@ -64,17 +76,35 @@ class EngineConfig:
         max_num_seqs: most sequences that run in one step.
         max_num_batched_tokens: the token budget of one step.
         enable_chunked_prefill: whether a prompt may be computed over several steps.
-        enable_prefix_caching: whether full blocks stay findable by their hash.
+        enable_prefix_caching: whether full blocks stay findable by their hash. `None` becomes `True`
+            where blocks are shared: with `kv_layout="paged"` and `fork_mode="share"`.
         prefix_caching_hash_algo: `sha256`, `sha256_cbor`, `xxhash` or `xxhash_cbor`.
         scheduling_policy: `"fcfs"`, `"priority"` (a smaller number is more urgent), or `"shortest"`
             (the shortest prompt first, with ageing). See `minipaged/waiting_queue.py`.
         preemption_mode: how a preempted request comes back: `"recompute"` its tokens, or `"swap"` its
-            blocks to CPU memory (and recompute where that is full).
+            blocks to CPU memory (and recompute where that is full). `"never"` admits a request only if
+            it and all running ones surely fit at their greatest lengths, so that none is preempted.
         num_cpu_blocks: blocks of CPU memory for swapping; `None`: as many as the pool has, which is
             always enough. Only with `preemption_mode="swap"`.
-        attention_backend: `"reference"`, `"cpu"`, or `"auto"`: `cpu` on a CPU, else `reference`.
+        attention_backend: `"reference"`, `"cpu"`, `"triton"`, or `"auto"`: `cpu` on a CPU, `triton` on
+            cuda, else `reference`. `triton` on a CPU runs under Triton's interpreter: to learn and to
+            test, not to be fast.
         load_format: `"dummy"` fills the model's real shape with random weights.
         seed: seeds the dummy weights, and the sampling of requests that bring no seed.
+        kv_layout: `"paged"`: blocks, on demand. `"contiguous"`: one region for each sequence, reserved
+            for its whole life when its request is admitted, so that nobody is ever preempted.
+            `"none"`: nothing is kept, and each step computes a sequence from its beginning; the
+            settings of the pool have no effect then.
+        reserve: slots of a region, `"max"`, `"pow2"` or `"oracle"`; see `minipaged/kv/reserve.py`.
+            Only with `kv_layout="contiguous"`.
+        region_allocator: who divides the slots, `"first_fit"` or `"buddy"`. Only with
+            `kv_layout="contiguous"`.
+        batching: `"continuous"`: requests join and leave the batch in any step. `"static"`: a batch is
+            filled from the queue and runs until its longest member ends; then comes the next. The
+            real thing also pads all members to one length. A step of this engine is ragged and
+            computes no padding, so it is a kinder baseline than its name says.
+        fork_mode: whether samples and beams `"share"` blocks and copy on write, or each gets a `"copy"`
+            of all blocks before it goes on. In the other layouts there is nothing to share.
         parts: other implementations for the engine's seams; see `minipaged.parts`.
 
     Raises:
@@ -92,7 +122,7 @@ class EngineConfig:
     max_num_seqs: int = 128
     max_num_batched_tokens: int = 2048
     enable_chunked_prefill: bool = True
-    enable_prefix_caching: bool = True
+    enable_prefix_caching: bool | None = None
     prefix_caching_hash_algo: HashAlgorithm = "sha256"
     scheduling_policy: SchedulingPolicy = "fcfs"
     preemption_mode: PreemptionMode = "recompute"
@@ -100,7 +130,26 @@ class EngineConfig:
     attention_backend: AttentionBackend = "auto"
     load_format: LoadFormat = "auto"
     seed: int = 0
+    kv_layout: KVLayoutName = "paged"
+    reserve: ReserveRule = "max"
+    region_allocator: RegionAllocatorName = "first_fit"
+    batching: Batching = "continuous"
+    fork_mode: ForkMode = "share"
     parts: Parts | None = field(default=None, repr=False)
+
+    @classmethod
+    def at_stage(cls, stage: int, model: str = "tiny", **options: Unpack[EngineOptions]) -> EngineConfig:
+        """The engine as it is after a chapter of the course; see `minipaged/stages.py`.
+
+        Args:
+            stage: 1 to 8.
+            model: as in `EngineConfig`.
+            options: settings that go before those of the stage.
+
+        Raises:
+            ConfigError: no such stage, or an option that contradicts it.
+        """
+        return cls(model=model, **(stage_options(stage) | options))
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model:
@@ -113,13 +162,18 @@ class EngineConfig:
             _at_least("num_cpu_blocks", self.num_cpu_blocks, 0)
             if self.preemption_mode != "swap":
                 raise ConfigError("num_cpu_blocks is memory for swapping: set preemption_mode='swap' as well")
+        _one_of("kv_layout", self.kv_layout, get_args(KVLayoutName))
+        _one_of("reserve", self.reserve, get_args(ReserveRule))
+        _one_of("region_allocator", self.region_allocator, get_args(RegionAllocatorName))
+        _one_of("batching", self.batching, get_args(Batching))
+        _one_of("fork_mode", self.fork_mode, get_args(ForkMode))
         _one_of("attention_backend", self.attention_backend, get_args(AttentionBackend))
         _one_of("prefix_caching_hash_algo", self.prefix_caching_hash_algo, get_args(HashAlgorithm))
         for name in ("block_size", "max_num_seqs", "max_num_batched_tokens"):
             _at_least(name, getattr(self, name), 1)
         if self.num_blocks is not None:
             _at_least("num_blocks", self.num_blocks, 1)
-            if self.num_blocks == 1:
+            if self.num_blocks == 1 and self.kv_layout == "paged":
                 raise ConfigError(
                     "num_blocks=1 leaves no block to use: block 0 is the null block, which holds no "
                     "tokens. Ask for at least 2."
@@ -132,12 +186,16 @@ class EngineConfig:
             _at_least("max_model_len", self.max_model_len, 1)
         if not -(2**63) <= _int("seed", self.seed) < 2**64:
             raise ConfigError(f"seed must be a 64-bit integer, not {self.seed}")
+        if self.enable_prefix_caching is None:
+            shares_blocks = self.kv_layout == "paged" and self.fork_mode == "share"
+            object.__setattr__(self, "enable_prefix_caching", shares_blocks)
         for name in ("enable_chunked_prefill", "enable_prefix_caching"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} must be True or False, not {getattr(self, name)!r:.80}")
         share = self.gpu_memory_utilization
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ConfigError(f"gpu_memory_utilization must be above 0 and at most 1, not {share!r}")
+        check_conflicts(self)
 
 
 def _int(name: str, value: object) -> int:

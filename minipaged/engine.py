@@ -20,7 +20,8 @@ from minipaged.block_counts import count_step
 from minipaged.config import EngineConfig
 from minipaged.engine_assembly import assemble, make_bookkeeping
 from minipaged.errors import ConfigError, InvariantError, RequestIdError
-from minipaged.kv.breakdown import MemoryBreakdown, paged_breakdown
+from minipaged.kv.block_manager import BlockManager
+from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.kv.sharing import BlockUsage
 from minipaged.model.loader import LoadedModel
 from minipaged.output_processor import OutputProcessor
@@ -64,11 +65,11 @@ class LLMEngine:
         machinery = assemble(config, model, progress=progress)
         self.model = machinery.model
         self.memory_plan = machinery.memory_plan
-        self.manager = machinery.manager
+        self.kv_manager = machinery.kv_manager
         self.scheduler = machinery.scheduler
         self.kv_cache = machinery.kv_cache
         self._runner = machinery.runner
-        self._intake = RequestIntake(config, self.model, self.manager, self.memory_plan.max_model_len)
+        self._intake = self._make_intake()
         self._requests: dict[str, Request] = {}
         self._processors: dict[str, RequestProcessor] = {}
         self._block_usage = BlockUsage()
@@ -77,6 +78,19 @@ class LLMEngine:
         self._num_steps = 0
         self._generation_tokens = 0
         logger.info("%s", self.memory_plan)
+
+    @property
+    def manager(self) -> BlockManager:
+        """The block manager of a paged engine.
+
+        Raises:
+            ConfigError: the engine's `kv_layout` has no blocks.
+        """
+        if not isinstance(self.kv_manager, BlockManager):
+            raise ConfigError(
+                f"kv_layout={self.config.kv_layout!r} has no blocks to look at: use kv_layout='paged'"
+            )
+        return self.kv_manager
 
     @property
     def max_model_len(self) -> int:
@@ -133,7 +147,7 @@ class LLMEngine:
         self._processors[request_id] = (
             OutputProcessor(request, self.model, now)
             if search is None
-            else BeamProcessor(request, search, self.manager, self.model, now)
+            else BeamProcessor(request, search, self.kv_manager, self.model, now)
         )
         self.scheduler.add(request)
 
@@ -185,19 +199,22 @@ class LLMEngine:
     def _drop_everything(self) -> None:
         """Begin anew, without requests: the bookkeeping was interrupted halfway, and no part of it
         can be trusted. The counts of the scheduler begin anew as well."""
-        self.manager, self.scheduler = make_bookkeeping(self.config, self.memory_plan)
-        self._intake = RequestIntake(self.config, self.model, self.manager, self.memory_plan.max_model_len)
+        self.kv_manager, self.scheduler = make_bookkeeping(self.config, self.memory_plan, self.kv_cache)
+        self._intake = self._make_intake()
         self._requests.clear()
         self._processors.clear()
 
+    def _make_intake(self) -> RequestIntake:
+        return RequestIntake(self.config, self.model, self.kv_manager, self.max_model_len)
+
     def _take_in(self, output: SchedulerOutput, results: list[SequenceResult]) -> list[RequestProcessor]:
         self._num_steps += 1
-        num_in_use = self.manager.pool.num_blocks - 1 - self.manager.pool.num_free
+        num_in_use = self.kv_manager.num_blocks_in_tables
         count_step(self._block_usage, output.scheduled, self.scheduler.running, num_in_use)
         advanced: dict[str, RequestProcessor] = {}
         for result in results:
             processor = self._processors[result.item.request.request_id]
-            num_tokens = take_result(result, processor, self.manager)
+            num_tokens = take_result(result, processor, self.kv_manager)
             if num_tokens is not None:
                 self._generation_tokens += num_tokens
                 advanced[result.item.request.request_id] = processor
@@ -231,21 +248,23 @@ class LLMEngine:
 
     def reset_prefix_cache(self) -> None:
         """Forget all cached blocks. Running requests go on undisturbed."""
-        self.manager.reset_prefix_cache()
+        self.kv_manager.reset_prefix_cache()
 
     def memory_breakdown(self) -> MemoryBreakdown:
-        """How the KV memory divides at this moment; see `minipaged.kv.breakdown`."""
-        return paged_breakdown(self.manager.pool, self.config.block_size, self.scheduler.running)
+        """How the KV memory divides at this moment; see `minipaged.kv.breakdown`. Without a cache
+        (`kv_layout="none"`) all is 0."""
+        scheduler = self.scheduler
+        next_request = scheduler.waiting.peek() if scheduler.waiting else None
+        return self.kv_manager.breakdown(scheduler.running, next_request)
 
     def stats(self) -> EngineStats:
         """The engine's state now, and its counts since it was made."""
-        pool = self.manager.pool
         return EngineStats(
-            num_blocks=pool.num_blocks,
-            num_free_blocks=pool.num_free,
+            num_blocks=self.kv_manager.num_blocks,
+            num_free_blocks=self.kv_manager.num_free_blocks,
             num_running=len(self.scheduler.running),
             num_waiting=len(self.scheduler.waiting) + len(self.scheduler.swapped),
-            kv_cache_usage=pool.usage,
+            kv_cache_usage=self.kv_manager.usage,
             num_steps=self._num_steps,
             num_preemptions=self.scheduler.num_preemptions,
             num_swapped_blocks=self.scheduler.num_swapped_blocks,
@@ -263,7 +282,7 @@ class LLMEngine:
         Raises:
             InvariantError: a bug.
         """
-        self.manager.check_invariants(self._requests.values())
+        self.kv_manager.check_invariants(self._requests.values())
         self.scheduler.check_invariants(self._requests.values())
 
     def _forget(self, request_id: str) -> None:

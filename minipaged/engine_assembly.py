@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from minipaged.attention.backend import select_attention
+from minipaged.attention.contiguous import ContiguousLayout
+from minipaged.attention.layout import AttentionLayout
+from minipaged.attention.one_sequence import select_attend_one
+from minipaged.attention.paged import PagedLayout
+from minipaged.attention.uncached import UncachedLayout
 from minipaged.config import EngineConfig
 from minipaged.device import check_given_model, resolve_device, resolve_dtype
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.cache import KVCache
+from minipaged.kv.contiguous import ContiguousManager
+from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix_hash import PrefixHasher
 from minipaged.kv.swap import SwapCache, SwapSpace
-from minipaged.memory_plan import MemoryPlan, plan_memory
+from minipaged.kv.uncached import UncachedManager
+from minipaged.memory_plan import MemoryPlan, make_region_allocator, plan_memory
+from minipaged.model.decoder import Decoder
 from minipaged.model.loader import LoadedModel, load_model
 from minipaged.parts import Parts
 from minipaged.runner import ModelRunner
@@ -24,7 +34,7 @@ class Machinery:
 
     model: LoadedModel
     memory_plan: MemoryPlan
-    manager: BlockManager
+    kv_manager: KVManager
     scheduler: Scheduler
     kv_cache: KVCache
     runner: ModelRunner
@@ -41,9 +51,8 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         model = load_configured_model(config, progress=progress)
     else:
         check_given_model(config, model)
-    decoder, shape, parts = model.decoder, model.config, config.parts or Parts()
+    decoder, shape = model.decoder, model.config
     plan = plan_memory(config, shape, decoder.dtype, decoder.device)
-    manager, scheduler = make_bookkeeping(config, plan)
     num_cpu_blocks = plan.num_cpu_blocks
     kv_cache = KVCache(
         num_layers=shape.num_layers,
@@ -53,17 +62,45 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         head_dim=shape.head_dim,
         dtype=decoder.dtype,
         device=decoder.device,
+        copy_blocks=(config.parts or Parts()).copy_blocks,
     )
+    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache)
     runner = ModelRunner(
         decoder,
         kv_cache,
-        attention=parts.attention or select_attention(config.attention_backend, decoder.device),
-        write_kv=parts.write_kv,
-        slot_mapping=parts.slot_mapping,
+        layout=_make_layout(config, decoder, kv_cache),
         eos_token_ids=shape.eos_token_ids,
         swap_cache=None if num_cpu_blocks is None else SwapCache(kv_cache, num_cpu_blocks),
     )
-    return Machinery(model, plan, manager, scheduler, kv_cache, runner)
+    return Machinery(model, plan, kv_manager, scheduler, kv_cache, runner)
+
+
+def _make_layout(config: EngineConfig, decoder: Decoder, kv_cache: KVCache) -> AttentionLayout:
+    scale = decoder.config.head_dim**-0.5
+    match config.kv_layout:
+        case "paged":
+            parts = config.parts or Parts()
+            return PagedLayout(
+                kv_cache,
+                attention=parts.attention or select_attention(config.attention_backend, decoder.device),
+                write_kv=parts.write_kv,
+                slot_mapping=parts.slot_mapping,
+                scale=scale,
+                pad_tables=parts.pad_block_tables,
+            )
+        case "contiguous":
+            parts = config.parts or Parts()
+            return ContiguousLayout(
+                kv_cache,
+                attend_one=parts.attend_region or select_attend_one(config.attention_backend),
+                write_region=parts.write_region,
+                read_region=parts.read_region,
+                scale=scale,
+            )
+        case "none":
+            return UncachedLayout(select_attend_one(config.attention_backend), scale)
+        case _:
+            assert_never(config.kv_layout)
 
 
 def load_configured_model(config: EngineConfig, *, progress: bool = False) -> LoadedModel:
@@ -84,25 +121,53 @@ def load_configured_model(config: EngineConfig, *, progress: bool = False) -> Lo
     )
 
 
-def make_bookkeeping(config: EngineConfig, plan: MemoryPlan) -> tuple[BlockManager, Scheduler]:
-    """The block manager and the scheduler of an engine that has no requests."""
-    parts = config.parts or Parts()
-    manager = BlockManager(
-        plan.num_blocks,
-        config.block_size,
-        PrefixHasher(config.prefix_caching_hash_algo, hash_fn=parts.hash_function)
-        if config.enable_prefix_caching
-        else None,
-    )
-    num_cpu_blocks = plan.num_cpu_blocks
+def make_bookkeeping(
+    config: EngineConfig, plan: MemoryPlan, kv_cache: KVCache
+) -> tuple[KVManager, Scheduler]:
+    """The KV manager and the scheduler of an engine that has no requests."""
+    swap_space = None
+    match config.kv_layout:
+        case "paged":
+            manager = _make_block_manager(config, plan)
+            if plan.num_cpu_blocks is not None:
+                swap_space = SwapSpace(manager.pool, plan.num_cpu_blocks, config.block_size)
+        case "contiguous":
+            manager = ContiguousManager(
+                make_region_allocator(config, plan.num_blocks),
+                config.block_size,
+                reserve=config.reserve,
+                max_model_len=plan.max_model_len,
+                copy_slots=kv_cache.copy_slots,
+            )
+        case "none":
+            manager = UncachedManager(config.block_size)
+        case _:
+            assert_never(config.kv_layout)
     scheduler = Scheduler(
         manager,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
         enable_chunked_prefill=config.enable_chunked_prefill,
         policy=config.scheduling_policy,
-        swap_space=None
-        if num_cpu_blocks is None
-        else SwapSpace(manager.pool, num_cpu_blocks, config.block_size),
+        swap_space=swap_space,
+        batching=config.batching,
+        admits_surely=config.preemption_mode == "never",
     )
     return manager, scheduler
+
+
+def _make_block_manager(config: EngineConfig, plan: MemoryPlan) -> BlockManager:
+    parts = config.parts or Parts()
+    hasher = None
+    if config.enable_prefix_caching:
+        hasher = PrefixHasher(config.prefix_caching_hash_algo, hash_fn=parts.hash_function)
+    return BlockManager(
+        plan.num_blocks,
+        config.block_size,
+        hasher,
+        copies_forks=config.fork_mode == "copy",
+        make_free_queue=parts.free_queue,
+        fork=parts.fork,
+        append=parts.append,
+        free=parts.free,
+    )

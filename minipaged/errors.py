@@ -52,3 +52,7 @@ class OutOfBlocksError(MinipagedError):
 
 class InvariantError(MinipagedError):
     """The engine's bookkeeping contradicts itself: a bug, never a user's mistake."""
+
+
+class CourseError(MinipagedError, ValueError):
+    """A chapter or an exercise that does not exist, or files of the course that are not as they should be."""

@@ -9,6 +9,9 @@ import torch
 
 from minipaged.config import EngineConfig
 from minipaged.errors import ConfigError
+from minipaged.kv.buddy import BuddyAllocator
+from minipaged.kv.first_fit import FirstFitAllocator
+from minipaged.kv.region_allocator import RegionAllocator
 from minipaged.kv.size import (
     KVShape,
     blocks_needed,
@@ -16,8 +19,10 @@ from minipaged.kv.size import (
     log_line,
     num_blocks_that_fit,
     resolve_max_model_len,
+    resolve_max_model_len_of_regions,
 )
 from minipaged.model.config import ModelConfig
+from minipaged.parts import Parts
 
 CPU_MEMORY_SHARE = 0.25
 """Without another instruction, the KV cache of a CPU engine gets this share of the memory that is
@@ -29,7 +34,8 @@ class MemoryPlan:
     """How an engine uses its memory.
 
     Attributes:
-        num_blocks: blocks in the pool, the null block included.
+        num_blocks: blocks in the pool, the null block included. A contiguous cache has as many slots as
+            this number of blocks; without a cache it is 0.
         block_size: tokens per block.
         max_model_len: longest prompt plus output of one request.
         bytes_per_block: bytes of one block, in all layers.
@@ -50,6 +56,8 @@ class MemoryPlan:
 
     def __str__(self) -> str:
         """The one line that the engine logs at start."""
+        if self.num_blocks == 0:
+            return f"No KV cache, requests of up to {self.max_model_len:,} tokens"
         return log_line(self.num_blocks, self.block_size, self.max_model_len, self.device_name)
 
 
@@ -64,16 +72,9 @@ def plan_memory(
     """
     shape = KVShape(model.num_layers, model.num_kv_heads, model.head_dim, dtype.itemsize)
     size = bytes_per_block(shape, config.block_size)
-    num_blocks = config.num_blocks
-    if num_blocks is None and config.kv_cache_memory_bytes is not None:
-        num_blocks = num_blocks_that_fit(config.kv_cache_memory_bytes, shape, config.block_size)
-    if num_blocks is None:
-        fitting = num_blocks_that_fit(_free_bytes(config, device), shape, config.block_size)
-        num_blocks = min(fitting, _most_useful_blocks(config, model))
+    num_blocks = _num_blocks(config, model, shape, device)
     _check_room(config, device, size, num_blocks)
-    max_model_len = resolve_max_model_len(
-        config.max_model_len, model.max_position_embeddings, num_blocks, config.block_size
-    )
+    max_model_len = _max_model_len(config, model.max_position_embeddings, num_blocks)
     if not config.enable_chunked_prefill and config.max_num_batched_tokens < max_model_len:
         raise ConfigError(
             f"without chunked prefill a prompt of up to {max_model_len:,} tokens must fit into one step, but "
@@ -88,6 +89,37 @@ def plan_memory(
         num_cpu_blocks=_num_cpu_blocks(config, num_blocks),
         device_name="GPU" if device.type == "cuda" else "CPU",
     )
+
+
+def make_region_allocator(config: EngineConfig, num_blocks: int) -> RegionAllocator:
+    """The allocator of a contiguous cache, with all of its slots free."""
+    parts = config.parts or Parts()
+    num_slots = num_blocks * config.block_size
+    if config.region_allocator == "buddy":
+        return BuddyAllocator(num_slots, parts.allocate_buddy, parts.free_buddy)
+    return FirstFitAllocator(num_slots, parts.allocate_first_fit, parts.free_first_fit)
+
+
+def _num_blocks(config: EngineConfig, model: ModelConfig, shape: KVShape, device: torch.device) -> int:
+    if config.kv_layout == "none":
+        return 0
+    if config.num_blocks is not None:
+        return config.num_blocks
+    if config.kv_cache_memory_bytes is not None:
+        return num_blocks_that_fit(config.kv_cache_memory_bytes, shape, config.block_size)
+    fitting = num_blocks_that_fit(_free_bytes(config, device), shape, config.block_size)
+    return min(fitting, _most_useful_blocks(config, model))
+
+
+def _max_model_len(config: EngineConfig, model_max: int, num_blocks: int) -> int:
+    if config.kv_layout == "paged":
+        return resolve_max_model_len(config.max_model_len, model_max, num_blocks, config.block_size)
+    largest = model_max  # without a cache, the model alone is the limit
+    if config.kv_layout == "contiguous" and num_blocks > 0:
+        largest = make_region_allocator(config, num_blocks).largest_free_region
+    elif config.kv_layout == "contiguous":
+        largest = 0
+    return resolve_max_model_len_of_regions(config.max_model_len, model_max, largest)
 
 
 def _check_room(config: EngineConfig, device: torch.device, size: int, num_blocks: int) -> None:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from minipaged.beam_search import BeamSearch
 from minipaged.kv.block_table import BlockTable
+from minipaged.kv.region_allocator import Region
 from minipaged.kv.sharing import BlockUsage
 from minipaged.sampling.params import SamplingParams
 
@@ -43,8 +44,10 @@ class Sequence:
         index: the sample's number within its request, from 0.
         token_ids: prompt and output.
         num_prompt_tokens: how many of them are the prompt.
-        num_computed_tokens: how many have their keys and values in the cache.
+        num_computed_tokens: how many have their keys and values in the cache. Without a cache: how
+            many have a successor that is known.
         block_table: the physical blocks.
+        region: its slots, in a contiguous cache.
         cpu_block_table: where their contents are while the sequence is swapped out.
         block_hashes: the hash of each full block of `token_ids`, as far as it was needed.
         prefix_ids: for each leading block that is in the prefix cache, the id of the prefix that
@@ -58,6 +61,7 @@ class Sequence:
         self.num_prompt_tokens = len(prompt_token_ids)
         self.num_computed_tokens = 0
         self.block_table = BlockTable()
+        self.region: Region | None = None
         self.cpu_block_table: list[int] = []
         self.block_hashes: list[bytes] = []
         self.prefix_ids: list[int] = []
@@ -74,6 +78,11 @@ class Sequence:
     @property
     def is_finished(self) -> bool:
         return self.finish_reason is not None
+
+    @property
+    def holds_memory(self) -> bool:
+        """Whether it has any part of the KV cache."""
+        return len(self.block_table) > 0 or self.region is not None
 
     @property
     def awaits_siblings(self) -> bool:
@@ -156,8 +165,8 @@ class Request:
         return len(self.unfinished) if self.has_forked else self.params.n
 
     def closest_sibling(self, seq: Sequence) -> Sequence | None:
-        """Of the sequences that hold blocks, the one with the most leading tokens in common."""
-        holding = (sibling for sibling in self.sequences if len(sibling.block_table))
+        """Of the sequences that hold memory, the one with the most leading tokens in common."""
+        holding = (sibling for sibling in self.sequences if sibling.holds_memory)
         return max(holding, key=lambda sibling: common_prefix(sibling, seq), default=None)
 
 

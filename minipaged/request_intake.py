@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from minipaged.config import EngineConfig
 from minipaged.errors import PromptError, RequestTooLargeError, SamplingParamsError
-from minipaged.kv.block_manager import BlockManager
+from minipaged.kv.manager import KVManager
 from minipaged.model.loader import LoadedModel
 from minipaged.prompts import ParsedPrompt, Prompt, check_priority, parse_prompt
 from minipaged.sampling.beam_params import BeamSearchParams
@@ -26,7 +26,7 @@ class RequestIntake:
     """Checks requests against one engine's limits. A request that passes can always finish."""
 
     def __init__(
-        self, config: EngineConfig, model: LoadedModel, manager: BlockManager, max_model_len: int
+        self, config: EngineConfig, model: LoadedModel, manager: KVManager, max_model_len: int
     ) -> None:
         self._config = config
         self._model = model
@@ -87,12 +87,5 @@ class RequestIntake:
                 f"The longest prompt is {self._max_model_len - 1:,} tokens."
             )
         max_tokens = room if wanted is None else min(wanted, room)
-        most = self._manager.most_blocks(num_prompt_tokens, max_tokens, num_seqs)
-        usable = self._manager.pool.num_blocks - 1
-        if most > usable:
-            raise RequestTooLargeError(
-                f"{num_seqs} {kind} of {num_prompt_tokens:,} prompt and up to {max_tokens:,} output "
-                f"tokens can need {most:,} blocks of {self._manager.block_size}, sharing the prompt; the "
-                f"pool has {usable:,}. Ask for fewer {kind} or tokens, or give the engine more memory."
-            )
+        self._manager.check_fits(num_prompt_tokens, max_tokens, num_seqs, kind)
         return max_tokens

@@ -14,8 +14,8 @@ from collections.abc import Collection, Sequence
 
 from minipaged.config import SchedulingPolicy
 from minipaged.errors import InvariantError
-from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.cache import BlockCopy
+from minipaged.kv.manager import KVManager
 from minipaged.kv.swap import BlockSwap, SwapSpace
 from minipaged.request import Request, RequestStatus
 from minipaged.scheduler_output import SchedulerOutput
@@ -26,7 +26,7 @@ class RequestQueues:
     """The queues of a scheduler.
 
     Args:
-        manager: where blocks come from.
+        manager: where memory comes from.
         policy: the order of requests, see `minipaged/waiting_queue.py`.
         swap_space: where preempted requests' blocks go; `None`: they are computed again.
 
@@ -37,7 +37,7 @@ class RequestQueues:
         pending_swap_outs: what preemptions have swapped out, until the next step copies it.
     """
 
-    def __init__(self, manager: BlockManager, policy: SchedulingPolicy, swap_space: SwapSpace | None) -> None:
+    def __init__(self, manager: KVManager, policy: SchedulingPolicy, swap_space: SwapSpace | None) -> None:
         self.waiting = WaitingQueue(policy)
         self.swapped = WaitingQueue(policy)
         self.running: list[Request] = []
@@ -48,9 +48,8 @@ class RequestQueues:
         self._swap_space = swap_space
 
     def retire(self, request: Request) -> None:
-        """Take a request out, wherever it is, and free all of its blocks."""
-        for seq in request.sequences:
-            self._manager.free(seq)
+        """Take a request out, wherever it is, and free all that it holds."""
+        self._manager.free_request(request)
         if self._swap_space is not None:
             self._swap_space.discard(request)
         if request.status is RequestStatus.RUNNING:
@@ -95,8 +94,7 @@ class RequestQueues:
         return True
 
     def _recompute(self, request: Request) -> None:
-        for seq in request.sequences:
-            self._manager.free(seq)
+        self._manager.free_request(request)
         request.status = RequestStatus.PREEMPTED
         self.waiting.push(request)
 
@@ -118,7 +116,9 @@ class RequestQueues:
         planned |= {request.request_id for request in output.resumed}
         for request in requests:
             is_running = request in self.running
-            if is_running and request.request_id not in planned:
+            # One that shares blocks with its siblings may have been given copies of them already, in
+            # the line before it came into the plan.
+            if is_running and request.request_id not in planned and len(request.unfinished) == 1:
                 continue
             if is_running:
                 self.running.remove(request)
@@ -135,7 +135,7 @@ class RequestQueues:
         """Compare the queues with all unfinished requests.
 
         Raises:
-            InvariantError: a request in the wrong queue or in none, or a waiting one with blocks.
+            InvariantError: a request in the wrong queue or in none, or a waiting one with memory.
         """
         running = {id(request) for request in self.running}
         waiting = {id(request) for request in [*self.waiting, *self.swapped]}
@@ -143,7 +143,7 @@ class RequestQueues:
             is_running = request.status is RequestStatus.RUNNING
             if (id(request) in running, id(request) in waiting) != (is_running, not is_running):
                 raise InvariantError(f"request {request.request_id!r} is {request.status} in the wrong queue")
-            if not is_running and any(len(seq.block_table) for seq in request.sequences):
-                raise InvariantError(f"request {request.request_id!r} waits, but holds blocks")
+            if not is_running and any(seq.holds_memory for seq in request.sequences):
+                raise InvariantError(f"request {request.request_id!r} waits, but holds memory")
         if self._swap_space is not None:
             self._swap_space.check_invariants(requests)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minipaged.attention.metadata import AttentionFn, AttentionMetadata
+from minipaged.attention.layout import AttentionLayout
 from minipaged.beam_search import Candidates
-from minipaged.kv.block_table import SlotMapping
-from minipaged.kv.cache import KVCache, WriteKV
+from minipaged.kv.cache import KVCache
 from minipaged.kv.swap import SwapCache
-from minipaged.model.decoder import AttendFn, Decoder
+from minipaged.model.decoder import Decoder
 from minipaged.request import Request, Sequence
 from minipaged.sampling.candidates import likeliest_tokens
 from minipaged.sampling.logprob_tensors import prompt_logprobs
@@ -51,9 +50,7 @@ class ModelRunner:
         decoder: the model.
         cache: the KV cache's tensors.
         swap_cache: the CPU memory for swapped blocks, if there is any.
-        attention: the attention backend.
-        write_kv: stores keys and values by slot.
-        slot_mapping: positions to slots.
+        layout: how keys and values are kept and read.
     """
 
     def __init__(
@@ -61,21 +58,16 @@ class ModelRunner:
         decoder: Decoder,
         cache: KVCache,
         *,
-        attention: AttentionFn,
-        write_kv: WriteKV,
-        slot_mapping: SlotMapping,
+        layout: AttentionLayout,
         eos_token_ids: tuple[int, ...],
         swap_cache: SwapCache | None = None,
     ) -> None:
         self._decoder = decoder
         self._cache = cache
         self._swap_cache = swap_cache
-        self._attention = attention
-        self._write_kv = write_kv
-        self._slot_mapping = slot_mapping
+        self._layout = layout
         self._device = decoder.device
         self._eos_token_ids = eos_token_ids
-        self._scale = decoder.config.head_dim**-0.5
 
     @torch.inference_mode()
     def execute(self, output: SchedulerOutput) -> list[SequenceResult]:
@@ -84,13 +76,8 @@ class ModelRunner:
             self._swap_cache.copy_out(output.swap_outs)
             self._swap_cache.copy_in(output.swap_ins)
         self._cache.copy_blocks([copy for item in output.scheduled for copy in item.copies])
-        batch = build_step_batch(
-            output.scheduled,
-            block_size=self._cache.block_size,
-            slot_mapping=self._slot_mapping,
-            device=self._device,
-        )
-        hidden = self._decoder(batch.token_ids, batch.positions, self._attend(batch.metadata))  # [T, hidden]
+        batch = build_step_batch(output.scheduled, device=self._device, from_start=not self._layout.keeps_kv)
+        hidden = self._decoder(batch.token_ids, batch.positions, self._layout.attend(batch))  # [T, hidden]
         sampled, candidates = self._choose(batch, hidden)
         return [
             SequenceResult(item, sampled[i], candidates.get(i), self._prompt_logprobs(item, hidden, batch, i))
@@ -102,7 +89,7 @@ class ModelRunner:
     ) -> tuple[list[list[SampledToken]], dict[int, Candidates]]:
         """What can follow each sequence of the batch, all at once: sampled tokens for each, and the
         candidates of those that are beams."""
-        ends = batch.metadata.query_start_list[1:]
+        ends = batch.query_starts[1:].tolist()
         where: list[int] = []  # for each row of logits, its sequence: first those to sample, then the beams
         rows: list[SamplingRow] = []
         beams: list[int] = []
@@ -126,16 +113,6 @@ class ModelRunner:
             sampled[i].append(token)
         return sampled, dict(zip(beams, likeliest_tokens(logits[len(rows) :], counts), strict=True))
 
-    def _attend(self, metadata: AttentionMetadata) -> AttendFn:
-        """What the decoder calls in each layer: store the new keys and values, then attend."""
-
-        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            kv_layer = self._cache.layers[layer]
-            self._write_kv(kv_layer, key, value, metadata.slot_mapping)
-            return self._attention(query, kv_layer, metadata, self._scale)
-
-        return attend
-
     def _prompt_logprobs(
         self, item: ScheduledSequence, hidden: Tensor, batch: StepBatch, index: int
     ) -> list[TokenLogprobs]:
@@ -147,7 +124,7 @@ class ModelRunner:
         end = min(start + item.num_tokens, seq.num_prompt_tokens - 1)
         if wanted is None or start >= end:
             return []
-        first_row = batch.metadata.query_start_list[index]
+        first_row = batch.rows[index].stop - item.num_tokens
         result: list[TokenLogprobs] = []
         # In pieces: the logits of a long prompt would take more memory than the model.
         for at in range(start, end, PROMPT_LOGITS_AT_ONCE):

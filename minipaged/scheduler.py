@@ -5,6 +5,9 @@ it up to all of them. Running requests come first; what is left of the budget ad
 A prompt that exceeds the budget is computed in chunks, a prefix hit is a sequence that begins with
 computed tokens, and a preempted request is one that lost them: none is a special case.
 
+Older ways of serving are two restrictions of this one. With *static batching* nobody is admitted until
+the whole batch has ended. An engine that never preempts admits only what surely fits to the end.
+
 See the paper, section 4.5, and vLLM, `v1/core/sched/scheduler.py`.
 """
 
@@ -12,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from minipaged.config import SchedulingPolicy
+from minipaged.config import Batching, SchedulingPolicy
 from minipaged.errors import InvariantError
-from minipaged.kv.block_manager import BlockManager
+from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix import CachedBlock
 from minipaged.kv.swap import SwapSpace
 from minipaged.request import Request, RequestStatus, common_prefix
@@ -28,23 +31,29 @@ class Scheduler(RequestQueues):
     """The queues, and the plan of each step.
 
     Args:
-        manager: where blocks come from.
+        manager: where memory comes from.
         max_num_seqs: most sequences that run at once.
         max_num_batched_tokens: the token budget of a step.
         enable_chunked_prefill: whether a prompt may be computed over several steps.
         policy: the order of requests, see `minipaged/waiting_queue.py`.
         swap_space: where preempted requests' blocks go; `None`: they are computed again.
+        batching: `"static"`: nobody joins a batch once it has been filled, or a member has ended. A step
+            whose budget was used up has not filled it yet.
+        admits_surely: admit a request only if it and all running ones surely fit to their ends, so that
+            nobody is preempted.
     """
 
     def __init__(
         self,
-        manager: BlockManager,
+        manager: KVManager,
         *,
         max_num_seqs: int,
         max_num_batched_tokens: int,
         enable_chunked_prefill: bool = True,
         policy: SchedulingPolicy = "fcfs",
         swap_space: SwapSpace | None = None,
+        batching: Batching = "continuous",
+        admits_surely: bool = False,
     ) -> None:
         super().__init__(manager, policy, swap_space)
         self.num_prompt_tokens = 0
@@ -54,6 +63,10 @@ class Scheduler(RequestQueues):
         self._max_num_batched_tokens = max_num_batched_tokens
         self._chunked = enable_chunked_prefill
         self._policy: SchedulingPolicy = policy
+        self._is_static = batching == "static"
+        self._is_batch_full = False
+        self._batch_size = 0
+        self._admits_surely = admits_surely
 
     def add(self, request: Request) -> None:
         """Queue a request."""
@@ -61,7 +74,7 @@ class Scheduler(RequestQueues):
         self.waiting.push(request)
 
     def schedule(self, output: SchedulerOutput) -> None:
-        """Plan the next step, and take the blocks for it.
+        """Plan the next step, and take the memory for it.
 
         Args:
             output: an empty plan, which is filled. It is the caller's, so that whatever goes wrong
@@ -103,7 +116,7 @@ class Scheduler(RequestQueues):
                 return
             if seq.awaits_siblings:
                 continue
-            is_resuming = len(seq.block_table) == 0
+            is_resuming = seq.num_computed_tokens == 0
             if is_resuming and not self._resume_sample(request, seq, output):
                 continue
             num_tokens = self._fit_budget(seq.num_tokens - seq.num_computed_tokens, output)
@@ -114,6 +127,8 @@ class Scheduler(RequestQueues):
                     self._manager.free(seq)
                 continue
             while (copies := self._manager.append(seq, num_tokens)) is None:
+                if self._admits_surely:
+                    raise InvariantError(f"request {request.request_id!r} was sure to fit, and does not")
                 victim = max(self.running, key=lambda request: rank(request, self._policy))
                 self.preempt(victim, undone=output.withdraw(victim))
                 output.preempted.append(victim)
@@ -145,7 +160,7 @@ class Scheduler(RequestQueues):
         """
         closest = request.closest_sibling(seq)
         if closest is None:  # those that were back have finished already
-            self._manager.adopt_prefix(seq, self._find_prefix(request, seq))
+            self._manager.begin(request, seq, self._find_prefix(request, seq))
             return True
         # The last token is computed in any case: its logits are needed.
         num_shared = min(common_prefix(closest, seq), seq.num_tokens - 1)
@@ -179,24 +194,31 @@ class Scheduler(RequestQueues):
                 self._cache_blocks(item)
 
     def _admit(self, output: SchedulerOutput) -> None:
-        num_seqs = sum(request.num_seqs for request in self.running)
-        while self.waiting and self._budget(output) > 0:
-            request = self.waiting.peek()
-            num_seqs += request.num_seqs
-            if num_seqs > self._max_num_seqs:
+        if self._is_static and self.running:
+            has_member_ended = len(self.running) < self._batch_size
+            if self._is_batch_full or has_member_ended:
                 return
+        self._is_batch_full = self._fill_batch(output)
+        self._batch_size = len(self.running)
+
+    def _fill_batch(self, output: SchedulerOutput) -> bool:
+        """Admit whoever has room, in order; whether it was anything but this step's budget that ended it."""
+        while self.waiting:
+            if self._budget(output) == 0:
+                return False
+            request = self.waiting.peek()
+            if not self._has_place(request):
+                return True
             seq = request.unfinished[0]
             hits = self._find_prefix(request, seq)
-            if not self._manager.can_admit(request, hits):
-                return
-            missing = seq.num_tokens - len(hits) * self._manager.block_size
-            num_tokens = self._fit_budget(missing, output)
+            num_tokens = self._fit_budget(seq.num_tokens - len(hits) * self._manager.block_size, output)
             if num_tokens == 0:
-                return
+                return False
+            if not self._manager.admit(request, hits):
+                return True
             self._count_admission(request, seq, hits)
-            self._manager.adopt_prefix(seq, hits)
             copies = self._manager.append(seq, num_tokens)
-            assert copies is not None, "can_admit promised these blocks"
+            assert copies is not None, "the manager promised room for these"
             item = ScheduledSequence(request, seq, num_tokens, tuple(copies))
             output.add(item)
             output.admitted.append(request)
@@ -204,6 +226,14 @@ class Scheduler(RequestQueues):
             self.running.append(request)
             request.status = RequestStatus.RUNNING
             self._cache_blocks(item)
+        return True
+
+    def _has_place(self, request: Request) -> bool:
+        """Whether the batch has a place for a request's sequences, whatever memory they take now."""
+        joined = [*self.running, request]
+        if sum(each.num_seqs for each in joined) > self._max_num_seqs:
+            return False
+        return not self._admits_surely or self._manager.surely_fit(joined)
 
     def _find_prefix(self, request: Request, seq: TokenSequence) -> list[CachedBlock]:
         if request.params.prompt_logprobs is not None:

@@ -10,15 +10,19 @@ class EngineStats:
     """An engine's state and its counts since it was made. Names follow vLLM's metrics.
 
     Attributes:
-        num_blocks: blocks in the pool, the null block included.
-        num_free_blocks: blocks that can be handed out, cached ones included.
+        num_blocks: blocks in the pool, the null block included. Of a contiguous cache, its slots divided
+            by the block size; 0 without a cache.
+        num_free_blocks: blocks that can be handed out, cached ones included; in a contiguous cache
+            likewise.
         num_running: requests in the batch.
         num_waiting: requests that wait, preempted and swapped ones included.
-        kv_cache_usage: share of blocks in use, `1 - free / (total - 1)`.
+        kv_cache_usage: share of blocks in use, `1 - free / (total - 1)`; of slots, in a contiguous
+            cache.
         num_steps: forward passes.
         num_preemptions: requests that lost their blocks.
         num_swapped_blocks: blocks that preemption has moved to CPU memory.
-        num_copied_blocks: blocks copied because they were shared when written.
+        num_copied_blocks: blocks copied because they were shared when written (or at all, with
+            `fork_mode="copy"`).
         sharing_saving: the share of blocks that sharing saved, summed over the steps: 1 - distinct
             blocks / block table entries. Shared prefixes count, as well as samples and beams.
         prefix_cache_queries: tokens looked up in the prefix cache, at first admissions.

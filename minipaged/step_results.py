@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minipaged.beam_processor import BeamProcessor
-from minipaged.kv.block_manager import BlockManager
+from minipaged.kv.manager import KVManager
 from minipaged.output_processor import OutputProcessor
 from minipaged.request import Request, Sequence
 from minipaged.runner import SequenceResult
@@ -11,15 +11,15 @@ from minipaged.runner import SequenceResult
 RequestProcessor = OutputProcessor | BeamProcessor
 
 
-def take_result(result: SequenceResult, processor: RequestProcessor, manager: BlockManager) -> int | None:
+def take_result(result: SequenceResult, processor: RequestProcessor, manager: KVManager) -> int | None:
     """Take in one sequence's result: its tokens are computed now, and what follows them is known.
 
-    Where a prompt ends, the other samples fork; a sample that ends gives its blocks back.
+    Where a prompt ends, the other samples fork; a sample that ends gives back what it holds.
 
     Args:
         result: what the runner found out.
         processor: its request's.
-        manager: where the blocks are.
+        manager: where the memory is.
 
     Returns:
         The number of new output tokens; `None` if there is nothing to report yet. A beam search reports
@@ -44,7 +44,7 @@ def take_result(result: SequenceResult, processor: RequestProcessor, manager: Bl
     return sum(sampled.error is None for sampled in result.sampled_tokens)
 
 
-def _fork(request: Request, parent: Sequence, count: int, manager: BlockManager) -> list[Sequence]:
+def _fork(request: Request, parent: Sequence, count: int, manager: KVManager) -> list[Sequence]:
     """The other samples of a request, which begin where its prompt ends."""
     children = []
     for index in range(1, count + 1):

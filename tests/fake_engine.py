@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from minipaged.config import SchedulingPolicy
+from minipaged.config import Batching, SchedulingPolicy
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.prefix_hash import PrefixHasher
 from minipaged.request import Request, RequestStatus, Sequence
@@ -43,15 +43,25 @@ class FakeEngine:
         chunked: bool = True,
         policy: SchedulingPolicy = "fcfs",
         caching: bool = True,
+        batching: Batching = "continuous",
+        admits_surely: bool = False,
+        copies_forks: bool = False,
         next_token: NextToken = coin,
     ) -> None:
-        self.manager = BlockManager(num_usable + 1, block_size, PrefixHasher() if caching else None)
+        self.manager = BlockManager(
+            num_usable + 1,
+            block_size,
+            PrefixHasher() if caching and not copies_forks else None,
+            copies_forks=copies_forks,
+        )
         self.scheduler = Scheduler(
             self.manager,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=budget,
             enable_chunked_prefill=chunked,
             policy=policy,
+            batching=batching,
+            admits_surely=admits_surely,
         )
         self.tensor = SimulatedTensor(block_size)
         self.requests: list[Request] = []

@@ -240,5 +240,5 @@ def test_check_invariants_sees_a_waiting_request_with_blocks() -> None:
     engine = FakeEngine(20)
     request = engine.add(6)
     engine.manager.append(request.sequences[0], 6)
-    with pytest.raises(InvariantError, match="holds blocks"):
+    with pytest.raises(InvariantError, match="holds memory"):
         engine.scheduler.check_invariants([request])

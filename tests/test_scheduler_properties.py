@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from minipaged.config import SchedulingPolicy
+from minipaged.config import Batching, SchedulingPolicy
 from minipaged.request import Request
 
 from .fake_engine import FakeEngine
@@ -41,10 +41,13 @@ class Workload:
     chunked: bool
     policy: SchedulingPolicy
     caching: bool
+    batching: Batching = "continuous"
+    admits_surely: bool = False
+    copies_forks: bool = False
 
     def engine(self) -> FakeEngine:
         """The pool is the smallest in which each request fits alone, and a few blocks more."""
-        sizes = FakeEngine(1, block_size=self.block_size).manager
+        sizes = FakeEngine(1, block_size=self.block_size, copies_forks=self.copies_forks).manager
         most = max(sizes.most_blocks(len(a.prompt), a.max_tokens, a.n) for a in self.asked)
         longest = max(len(a.prompt) + a.max_tokens for a in self.asked)
         return FakeEngine(
@@ -55,6 +58,9 @@ class Workload:
             chunked=self.chunked,
             policy=self.policy,
             caching=self.caching,
+            batching=self.batching,
+            admits_surely=self.admits_surely,
+            copies_forks=self.copies_forks,
         )
 
 
@@ -82,6 +88,9 @@ WORKLOADS = st.builds(
     chunked=st.booleans(),
     policy=POLICIES,
     caching=st.booleans(),
+    batching=st.sampled_from(["continuous", "continuous", "static"]),
+    admits_surely=st.booleans(),
+    copies_forks=st.sampled_from([False, False, True]),
 )
 
 
@@ -97,6 +106,7 @@ def test_all_finish_within_a_bounded_number_of_steps(workload: Workload) -> None
     for request in requests:
         assert [seq.token_ids for seq in request.sequences] == engine.expected(request)
     assert engine.manager.pool.num_free == engine.manager.pool.num_blocks - 1
+    assert not (workload.admits_surely and engine.scheduler.num_preemptions)
 
 
 @settings(max_examples=250, deadline=None)

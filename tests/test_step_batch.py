@@ -9,6 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minipaged.attention.metadata import AttentionMetadata
+from minipaged.attention.paged import build_metadata
 from minipaged.kv.block_table import slot_mapping
 from minipaged.request import Request, Sequence
 from minipaged.sampling.params import SamplingParams
@@ -27,8 +29,12 @@ def item(token_ids: list[int], block_ids: Seq[int], start: int, end: int) -> Sch
     return ScheduledSequence(request, seq, end - start)
 
 
-def build(items: list[ScheduledSequence], block_size: int = 4) -> StepBatch:
-    return build_step_batch(items, block_size=block_size, slot_mapping=slot_mapping, device=CPU)
+def build(items: list[ScheduledSequence]) -> StepBatch:
+    return build_step_batch(items, device=CPU)
+
+
+def locate(batch: StepBatch, block_size: int = 4) -> AttentionMetadata:
+    return build_metadata(batch, block_size, slot_mapping, CPU)
 
 
 def test_by_hand() -> None:
@@ -39,7 +45,7 @@ def test_by_hand() -> None:
     assert batch.items == [decode, prompt, chunk]
     assert batch.token_ids.tolist() == [22, 10, 11, 12, 13, 14, 15, 35, 36, 37, 38, 39]
     assert batch.positions.tolist() == [2, 0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9]
-    metadata = batch.metadata
+    metadata = locate(batch)
     assert metadata.query_start_loc.tolist() == [0, 1, 7, 12]
     assert metadata.seq_lens.tolist() == [3, 6, 10]
     assert metadata.block_tables.tolist() == [[3, 0, 0], [7, 1, 0], [2, 9, 4]]
@@ -49,7 +55,7 @@ def test_by_hand() -> None:
 
 def test_dtypes_and_plain_copies() -> None:
     batch = build([item([1, 2, 3], [5], 1, 3), item([4], [6], 0, 1)])
-    metadata = batch.metadata
+    metadata = locate(batch)
     assert batch.token_ids.dtype == batch.positions.dtype == metadata.slot_mapping.dtype == torch.int64
     for tensor in (metadata.query_start_loc, metadata.seq_lens, metadata.block_tables):
         assert tensor.dtype == torch.int32
@@ -60,7 +66,7 @@ def test_dtypes_and_plain_copies() -> None:
 def test_a_prompt_of_one_token_counts_as_a_decode() -> None:
     """To attention it is one: a single query at the sequence's end."""
     batch = build([item([1, 2], [5], 0, 2), item([9], [6], 0, 1)])
-    assert batch.metadata.num_decodes == 1
+    assert locate(batch).num_decodes == 1
     assert batch.token_ids.tolist() == [9, 1, 2]
 
 
@@ -69,12 +75,21 @@ def test_the_order_is_kept_within_decodes_and_within_the_rest() -> None:
     assert build(items).items == [items[i] for i in (1, 3, 4, 0, 2, 5)]
 
 
+def test_without_a_cache_each_sequence_is_computed_from_its_start() -> None:
+    items = [item([20, 21, 22], [], 2, 3), item([10, 11, 12, 13], [], 1, 3)]
+    batch = build_step_batch(items, device=CPU, from_start=True)
+    assert batch.token_ids.tolist() == [20, 21, 22, 10, 11, 12]
+    assert batch.positions.tolist() == [0, 1, 2, 0, 1, 2]
+    assert batch.spans == [(0, 3), (0, 3)]
+    assert batch.rows == [slice(0, 3), slice(3, 6)]
+
+
 def test_the_tables_are_copied() -> None:
     """A table may grow while the step still runs."""
     scheduled = item([1, 2, 3], [5], 2, 3)
-    batch = build([scheduled])
+    metadata = locate(build([scheduled]))
     scheduled.seq.block_table[0] = 8
-    assert batch.metadata.block_tables.tolist() == [[5]]
+    assert metadata.block_tables.tolist() == [[5]]
 
 
 def test_the_slot_mapping_is_a_seam() -> None:
@@ -85,7 +100,7 @@ def test_the_slot_mapping_is_a_seam() -> None:
         return slot_mapping(block_ids, start, end, block_size)
 
     items = [item([1] * 5, [2, 3], 1, 5), item([1] * 4, [4], 3, 4)]
-    build_step_batch(items, block_size=4, slot_mapping=recorded, device=CPU)
+    build_metadata(build(items), 4, recorded, CPU)
     assert calls == [([4], 3, 4, 4), ([2, 3], 1, 5, 4)]
 
 
@@ -108,8 +123,10 @@ def steps(draw: st.DrawFn) -> tuple[list[ScheduledSequence], int]:
 @given(step=steps())
 def test_every_row_says_where_its_token_is(step: tuple[list[ScheduledSequence], int]) -> None:
     items, block_size = step
-    batch = build(items, block_size)
-    metadata, starts = batch.metadata, batch.metadata.query_start_loc.tolist()
+    batch = build(items)
+    metadata = locate(batch, block_size)
+    starts = metadata.query_start_loc.tolist()
+    assert batch.rows == [slice(*each) for each in pairwise(starts)]
     assert len(batch.items) == len(items)
     assert {id(i) for i in batch.items} == {id(i) for i in items}
     assert (starts[0], starts[-1]) == (0, sum(i.num_tokens for i in items))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from minipaged.cli.arguments import memory_amount, positive_int
 from minipaged.cli.streams import remark
 from minipaged.config import AttentionBackend, DType, EngineOptions, LoadFormat
+from minipaged.stages import NUM_STAGES, stage_options
 
 if TYPE_CHECKING:
     from minipaged.sampling.params import SamplingParams
@@ -53,6 +54,13 @@ def add_engine_arguments(parser: argparse.ArgumentParser, *, model: str) -> None
         help=f"tiny, smollm2-135m, a folder, a .gguf file, or a hub id (default {model})",
     )
     group = parser.add_argument_group("engine")
+    group.add_argument(
+        "--stage",
+        type=int,
+        choices=range(1, NUM_STAGES + 1),
+        help="the engine as it is after that chapter of the course; other options go before its settings "
+        f"(default {NUM_STAGES}, all of it)",
+    )
     group.add_argument("--dtype", choices=get_args(DType), help="of weights and KV cache (default auto)")
     group.add_argument("--device", help="auto, cpu, cuda or mps (default auto)")
     group.add_argument("--block-size", type=positive_int, metavar="N", help="tokens per block (default 16)")
@@ -147,8 +155,8 @@ def add_sampling_arguments(
 
 
 def engine_options(args: argparse.Namespace) -> EngineOptions:
-    """The engine options that were given."""
-    options = EngineOptions()
+    """The engine options that were given; with `--stage`, on top of those of the stage."""
+    options = EngineOptions() if args.stage is None else stage_options(args.stage)
     for name in _ENGINE_OPTIONS:
         value = getattr(args, name)
         if value is not None:

@@ -73,10 +73,58 @@ COMMANDS = (
         "minipaged kv Llama-3.1-8B --memory 24GiB",
     ),
     Command(
+        "ladder",
+        "minipaged.cli.ladder",
+        "one workload at every stage of the engine, and what each stage bought",
+        "minipaged ladder --requests 16 --stages 2-8",
+    ),
+    Command(
+        "bench",
+        "minipaged.cli.bench",
+        "measure a part of the engine",
+        "minipaged bench kernel --compile-only",
+    ),
+    Command(
         "doctor",
         "minipaged.cli.doctor",
         "whether the engine can run here: versions, devices, Triton, models",
         "minipaged doctor",
+    ),
+    Command(
+        "next",
+        "minipaged.cli.next",
+        "the course: the exercise to do next",
+        "minipaged next",
+    ),
+    Command(
+        "check",
+        "minipaged.cli.check",
+        "the course: what the tests say of a chapter or an exercise",
+        "minipaged check 4.2 --watch",
+    ),
+    Command(
+        "hint",
+        "minipaged.cli.hint",
+        "the course: the next of an exercise's three hints",
+        "minipaged hint 4.2",
+    ),
+    Command(
+        "solution",
+        "minipaged.cli.solution",
+        "the course: an exercise's worked solution; asks before it spoils",
+        "minipaged solution 4.2",
+    ),
+    Command(
+        "reset",
+        "minipaged.cli.reset",
+        "the course: a chapter's exercises as they were; keeps your file beside them",
+        "minipaged reset 4",
+    ),
+    Command(
+        "progress",
+        "minipaged.cli.progress",
+        "the course: what is done, what is wrong, and what is left",
+        "minipaged progress",
     ),
 )
 

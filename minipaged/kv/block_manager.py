@@ -6,70 +6,80 @@ The scheduler decides who runs; the manager finds the blocks for it, or says tha
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
-from minipaged.errors import InvariantError
-from minipaged.kv.block_pool import NULL_BLOCK, BlockPool
-from minipaged.kv.cache import BlockCopy
+from minipaged.errors import InvariantError, RequestTooLargeError
+from minipaged.kv import copy_on_write
+from minipaged.kv.block_invariants import check_blocks
+from minipaged.kv.block_pool import BlockPool
+from minipaged.kv.breakdown import MemoryBreakdown, paged_breakdown
+from minipaged.kv.copy_on_write import Append, BlockCopy, Fork, Free
+from minipaged.kv.free_queue import MakeFreeQueue, full_queue
+from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix import ROOT_PREFIX_ID, CachedBlock, PrefixBlock, PrefixCache
 from minipaged.kv.prefix_hash import PrefixHasher, cache_salt_keys
 from minipaged.kv.size import blocks_needed
 from minipaged.request import Request, Sequence
 
 
-class BlockManager:
+class BlockManager(KVManager):
     """Block tables, sharing and prefix reuse over one `BlockPool`.
 
     Args:
         num_blocks: blocks in the pool, the null block included.
         block_size: tokens per block.
         hasher: makes the block hashes; `None` turns prefix caching off.
+        copies_forks: whether a fork gets copies of all blocks, not only of those that it writes: paging
+            without sharing. Not together with prefix caching.
+        make_free_queue: makes the pool's queue of free blocks.
+        fork, append, free: do what the methods do, on one block table and the pool's counts.
     """
 
-    def __init__(self, num_blocks: int, block_size: int, hasher: PrefixHasher | None) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        hasher: PrefixHasher | None,
+        *,
+        copies_forks: bool = False,
+        make_free_queue: MakeFreeQueue = full_queue,
+        fork: Fork = copy_on_write.fork,
+        append: Append = copy_on_write.append,
+        free: Free = copy_on_write.free,
+    ) -> None:
         self.prefix_cache = PrefixCache()
-        self.pool = BlockPool(num_blocks, on_evict=self.prefix_cache.evict)
+        self.pool = BlockPool(num_blocks, self.prefix_cache.evict, make_free_queue)
+        self.num_blocks = num_blocks
         self.block_size = block_size
         self._hasher = hasher
+        self._copies_forks = copies_forks
+        self._fork = fork
+        self._append = append
+        self._free = free
 
     # The paper's three methods
 
     def append(self, seq: Sequence, num_tokens: int) -> list[BlockCopy] | None:
         """Make the slots of the next `num_tokens` tokens writable.
 
-        Grows the block table, and copies on write: a block that others hold too is replaced by a
-        new one. The last holder of a block writes in place (paper, Fig. 8). Only forked sequences
+        Grows the block table, and copies on write; see `copy_on_write.append`. Only forked sequences
         ever share a block that is not full; prefix hits are full blocks, and nobody writes those.
-
-        The reference to a copied block is given up before its contents have moved. That is safe:
-        another sequence still holds it, all copies of a step are done before any of its writes, and
-        they read all sources before they write any target.
+        With `copies_forks` every shared block is replaced, also one that will only be read.
 
         Returns:
             The copies to do before the tokens are computed; `None`, with nothing changed, if the
             pool has too few free blocks.
         """
-        table, pool = seq.block_table, self.pool
-        first = seq.num_computed_tokens // self.block_size
-        end = blocks_needed(seq.num_computed_tokens + num_tokens, self.block_size)
-        written = range(first, min(end, len(table)))
-        shared = [i for i in written if pool.ref_cnt[table[i]] > 1]
-        if len(shared) + max(0, end - len(table)) > pool.num_free:
+        table, size = seq.block_table, self.block_size
+        start, end = seq.num_computed_tokens, seq.num_computed_tokens + num_tokens
+        copies = self._append(table, 0 if self._copies_forks else start, end, size, self.pool)
+        if copies is None:
             return None
-        for i in written:
+        for i in range(start // size, blocks_needed(end, size)):
             # The fork outlived its parent, which had filled and cached this block: the contents
             # are about to change.
-            if pool.ref_cnt[table[i]] == 1 and pool.is_cached(table[i]):
+            if self.pool.is_cached(table[i]):
                 self._uncache(table[i])
-        copies = []
-        for i in shared:
-            copy = BlockCopy(source=table[i], target=pool.allocate())
-            table[i] = copy.target
-            pool.release(copy.source)
-            copies.append(copy)
-        while len(table) < end:
-            table.append(pool.allocate())
         return copies
 
     def fork(self, parent: Sequence, child: Sequence, num_tokens: int) -> None:
@@ -79,9 +89,8 @@ class BlockManager:
         only partly agree on is shared as well: whoever writes into it first copies it.
         """
         num_blocks = blocks_needed(num_tokens, self.block_size)
-        for block_id in parent.block_table.ids[:num_blocks].tolist():
-            self.pool.touch(block_id)
-            child.block_table.append(block_id)
+        shared = parent.block_table.ids[:num_blocks].tolist()
+        child.block_table.extend(self._fork(shared, self.pool.ref_cnt))
         num_full = num_tokens // self.block_size
         child.prefix_ids = parent.prefix_ids[:num_full]
         child.block_hashes = parent.block_hashes[:num_full]
@@ -90,11 +99,21 @@ class BlockManager:
     def free(self, seq: Sequence) -> None:
         """Give up the sequence's blocks, the last one first, so that the tail of a prefix is
         evicted before its head. Without blocks it has no computed tokens either."""
-        for block_id in reversed(list(seq.block_table)):
-            self.pool.release(block_id)
-        seq.block_table.clear()
+        for block_id in self._free(seq.block_table, self.pool.ref_cnt):
+            self.pool.put_back(block_id)
         seq.prefix_ids.clear()
         seq.num_computed_tokens = 0
+
+    def admit(self, request: Request, hits: list[CachedBlock]) -> bool:
+        """Let a waiting request in if all of its known tokens fit. Only the hits are taken now; the
+        other blocks when they are needed. See `KVManager`."""
+        if not self.can_admit(request, hits):
+            return False
+        self.begin(request, request.unfinished[0], hits)
+        return True
+
+    def begin(self, request: Request, seq: Sequence, hits: list[CachedBlock]) -> None:
+        self.adopt_prefix(seq, hits)
 
     # Prefix reuse
 
@@ -180,7 +199,7 @@ class BlockManager:
         out of the queue, so it counts as well. The other samples of a request that resumes share
         the prompt's full blocks.
         """
-        shared = len(request.prompt_token_ids) // self.block_size
+        shared = self._num_shared(len(request.prompt_token_ids))
         wanted = sum(blocks_needed(seq.num_tokens, self.block_size) for seq in request.unfinished)
         wanted -= shared * (len(request.unfinished) - 1)
         held = sum(1 for hit in hits if self.pool.ref_cnt[hit.block_id] > 0)
@@ -188,12 +207,53 @@ class BlockManager:
 
     def most_blocks(self, num_prompt_tokens: int, max_tokens: int, n: int) -> int:
         """The most blocks that a request can ever hold: `n` samples that share the prompt's full
-        blocks and nothing else. The last token of a sample is never computed."""
-        shared = num_prompt_tokens // self.block_size
+        blocks and nothing else (nor these, if forks are copied). The last token of a sample is never
+        computed."""
+        shared = self._num_shared(num_prompt_tokens)
         each = blocks_needed(num_prompt_tokens + max_tokens - 1, self.block_size)
         if max_tokens == 1:
             return each  # the samples write nothing, so they share the prompt's last block as well
         return shared + n * (each - shared)
+
+    def _num_shared(self, num_prompt_tokens: int) -> int:
+        """The prompt's blocks that the samples of a request share to their ends."""
+        return 0 if self._copies_forks else num_prompt_tokens // self.block_size
+
+    def check_fits(self, num_prompt_tokens: int, max_tokens: int, num_seqs: int, kind: str) -> None:
+        most = self.most_blocks(num_prompt_tokens, max_tokens, num_seqs)
+        usable = self.num_blocks - 1
+        if most > usable:
+            sharing = "sharing nothing" if self._copies_forks else "sharing the prompt"
+            raise RequestTooLargeError(
+                f"{num_seqs} {kind} of {num_prompt_tokens:,} prompt and up to {max_tokens:,} output "
+                f"tokens can need {most:,} blocks of {self.block_size}, {sharing}; the pool has "
+                f"{usable:,}. Ask for fewer {kind} or tokens, or give the engine more memory."
+            )
+
+    def surely_fit(self, requests: Iterable[Request]) -> bool:
+        """Counts what each may need by itself; what requests share among each other only helps."""
+        most = sum(
+            self.most_blocks(len(request.prompt_token_ids), request.max_tokens, request.num_seqs)
+            for request in requests
+        )
+        return most <= self.num_blocks - 1
+
+    # What there is, and what is used
+
+    @property
+    def num_free_blocks(self) -> int:
+        return self.pool.num_free
+
+    @property
+    def usage(self) -> float:
+        return self.pool.usage
+
+    @property
+    def num_blocks_in_tables(self) -> int:
+        return self.num_blocks - 1 - self.pool.num_free
+
+    def breakdown(self, running: Iterable[Request], next_request: Request | None) -> MemoryBreakdown:
+        return paged_breakdown(self.pool, self.block_size, running)
 
     def check_invariants(self, requests: Iterable[Request]) -> None:
         """Compare the pool, the tables of all unfinished requests, and the prefix cache.
@@ -202,23 +262,7 @@ class BlockManager:
             InvariantError: a reference count is not the number of tables that name the block, a
                 table does not cover the computed tokens, or the prefix cache and the pool disagree.
         """
-        self.pool.check_invariants()
-        named: Counter[int] = Counter()
-        for request in requests:
-            for seq in request.sequences:
-                named.update(list(seq.block_table))
-                num_held = max(len(seq.block_table), len(seq.cpu_block_table))
-                if num_held < blocks_needed(seq.num_computed_tokens, self.block_size):
-                    raise InvariantError(f"{seq} has computed tokens that its table does not cover")
-                if seq.is_finished and len(seq.block_table):
-                    raise InvariantError(f"{seq} has finished but holds blocks")
-        for block_id, count in enumerate(self.pool.ref_cnt):
-            if block_id != NULL_BLOCK and count != named[block_id]:
-                raise InvariantError(
-                    f"block {block_id} has ref_cnt {count}, but {named[block_id]} tables name it"
-                )
-        if named[NULL_BLOCK]:
-            raise InvariantError("a block table names the null block")
+        check_blocks(self.pool, self.block_size, requests)
         cached = {b for b in range(self.pool.num_blocks) if self.pool.is_cached(b)}
         if cached != self.prefix_cache.block_ids():
             raise InvariantError("the pool and the prefix cache disagree about what is cached")

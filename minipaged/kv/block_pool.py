@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minipaged.errors import InvariantError, OutOfBlocksError
-from minipaged.kv.free_queue import FreeBlockQueue
+from minipaged.kv.free_queue import FreeQueue, MakeFreeQueue, full_queue
 
 NULL_BLOCK = 0
 """Block 0 is never handed out: it pads block tables, and padding may be read but never counts."""
@@ -31,17 +31,21 @@ class BlockPool:
     Args:
         num_blocks: blocks in the pool, the null block included; at least 2.
         on_evict: called with the id of a cached block that is about to be handed out anew.
+        make_queue: makes the queue of free blocks, with all but the null block in it.
     """
 
-    def __init__(self, num_blocks: int, on_evict: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        on_evict: Callable[[int], None] | None = None,
+        make_queue: MakeFreeQueue = full_queue,
+    ) -> None:
         self.num_blocks = num_blocks
         self.ref_cnt = [0] * num_blocks
         self._cached = bytearray(num_blocks)  # 1 where the block has a hash
         self._on_evict = on_evict
-        self.free_queue = FreeBlockQueue(num_blocks)
+        self.free_queue: FreeQueue = make_queue(num_blocks)
         self.ref_cnt[NULL_BLOCK] = 1
-        for block_id in range(NULL_BLOCK + 1, num_blocks):
-            self.free_queue.push_back(block_id)
 
     @property
     def num_free(self) -> int:
@@ -84,9 +88,6 @@ class BlockPool:
     def release(self, block_id: int) -> None:
         """Drop a reference. The last one puts the block back into the queue.
 
-        A cached block goes to the back, so that the least recently used one is evicted first. Any
-        other goes to the front: nothing is lost by reusing it.
-
         Raises:
             InvariantError: the block is free already, or is the null block.
         """
@@ -94,10 +95,18 @@ class BlockPool:
             raise InvariantError(f"block {block_id} was freed, but nobody holds it")
         self.ref_cnt[block_id] -= 1
         if self.ref_cnt[block_id] == 0:
-            if self._cached[block_id]:
-                self.free_queue.push_back(block_id)
-            else:
-                self.free_queue.push_front(block_id)
+            self.put_back(block_id)
+
+    def put_back(self, block_id: int) -> None:
+        """Queue a block that nobody holds any more.
+
+        A cached block goes to the back, so that the least recently used one is evicted first. Any
+        other goes to the front: nothing is lost by reusing it.
+        """
+        if self._cached[block_id]:
+            self.free_queue.push_back(block_id)
+        else:
+            self.free_queue.push_front(block_id)
 
     def is_cached(self, block_id: int) -> bool:
         """Whether the block's contents can be found by their hash."""

@@ -7,11 +7,13 @@ plain array (paper, section 4.2 and Fig. 6).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from minipaged.kv.block_pool import NULL_BLOCK
 
 BlockIds = npt.NDArray[np.int32]
 Slots = npt.NDArray[np.int64]
@@ -55,6 +57,30 @@ def slot_mapping(block_ids: BlockIds, start: int, end: int, block_size: int) -> 
     positions = np.arange(start, end, dtype=np.int64)  # [end - start]
     blocks, offsets = np.divmod(positions, block_size)
     return block_ids[blocks].astype(np.int64) * block_size + offsets
+
+
+class PadBlockTables(Protocol):
+    """The seam of `pad_block_tables`."""
+
+    def __call__(self, tables: Sequence[BlockIds]) -> BlockIds: ...
+
+
+def pad_block_tables(tables: Sequence[BlockIds]) -> BlockIds:
+    """The tables of a step's sequences as one array, each row padded with the null block.
+
+    Args:
+        tables: at least one, each int32 `[its number of blocks]`.
+
+    Returns:
+        int32 `[S, M]`, with M the length of the longest.
+
+    >>> pad_block_tables([np.array([7, 1, 3], dtype=np.int32), np.array([5], dtype=np.int32)]).tolist()
+    [[7, 1, 3], [5, 0, 0]]
+    """
+    padded = np.full((len(tables), max(map(len, tables))), NULL_BLOCK, dtype=np.int32)  # [S, M]
+    for row, table in zip(padded, tables, strict=True):
+        row[: len(table)] = table
+    return padded
 
 
 class BlockTable:

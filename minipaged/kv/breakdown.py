@@ -44,11 +44,13 @@ class MemoryBreakdown:
 
     @property
     def num_slots(self) -> int:
-        """All slots: the sum of the five."""
+        """All slots: the sum of the five. 0 in an engine without a cache."""
         return sum(getattr(self, field.name) for field in fields(self))
 
     def __str__(self) -> str:
         total = self.num_slots
+        if total == 0:
+            return "no KV memory"
         shares = (
             f"{field.name.replace('_', ' ')} {getattr(self, field.name) / total:.1%}"
             for field in fields(self)

@@ -8,6 +8,8 @@ external fragmentation.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from minipaged.errors import InvariantError
 from minipaged.kv.region_allocator import Region, check_num_slots, check_partition
 
@@ -21,6 +23,66 @@ def next_power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
+class AllocateBuddy(Protocol):
+    """The seam of `allocate_buddy`."""
+
+    def __call__(self, free: list[set[int]], num_slots: int) -> int | None: ...
+
+
+class FreeBuddy(Protocol):
+    """The seam of `free_buddy`."""
+
+    def __call__(self, free: list[set[int]], start: int, order: int) -> None: ...
+
+
+def allocate_buddy(free: list[set[int]], num_slots: int) -> int | None:
+    """Take a block of `num_slots`, rounded up to a power of two.
+
+    It is cut from the smallest free block that is large enough, and from the first of these.
+
+    Args:
+        free: `free[order]` has the starts of the free blocks of `2 ** order` slots; changed in place.
+        num_slots: at least 1.
+
+    Returns:
+        The first slot taken; `None`, with nothing changed, if no block is large enough.
+
+    >>> free = [set(), set(), set(), {0}]
+    >>> allocate_buddy(free, 2), free
+    (0, [set(), {2}, {4}, set()])
+    """
+    order = next_power_of_two(num_slots).bit_length() - 1
+    larger = next((k for k in range(order, len(free)) if free[k]), None)
+    if larger is None:
+        return None
+    start = min(free[larger])
+    free[larger].remove(start)
+    while larger > order:  # keep the lower half, free the upper one
+        larger -= 1
+        free[larger].add(start + (1 << larger))
+    return start
+
+
+def free_buddy(free: list[set[int]], start: int, order: int) -> None:
+    """Give a block back, and merge it with its buddy as often as that is free as a whole.
+
+    Args:
+        free: as above; changed in place.
+        start: the block's first slot.
+        order: it has `2 ** order` slots.
+
+    >>> free = [set(), {2}, {4}, set()]
+    >>> free_buddy(free, start=0, order=1)
+    >>> free
+    [set(), set(), set(), {0}]
+    """
+    while (buddy := start ^ (1 << order)) in free[order]:
+        free[order].remove(buddy)
+        start = min(start, buddy)
+        order += 1
+    free[order].add(start)
+
+
 class BuddyAllocator:
     """A `RegionAllocator` whose regions are powers of two, aligned to their size.
 
@@ -29,6 +91,8 @@ class BuddyAllocator:
 
     Args:
         num_slots: slots to divide.
+        allocate: takes a block from the free ones.
+        free: gives one back to them.
 
     Raises:
         ConfigError: fewer than one slot.
@@ -40,9 +104,12 @@ class BuddyAllocator:
     0
     """
 
-    def __init__(self, num_slots: int) -> None:
+    def __init__(
+        self, num_slots: int, allocate: AllocateBuddy = allocate_buddy, free: FreeBuddy = free_buddy
+    ) -> None:
         check_num_slots(num_slots)
         self._num_slots = num_slots
+        self._allocate_from, self._free_into = allocate, free
         # order -> starts of the free blocks of 2^order slots
         self._free: list[set[int]] = [set() for _ in range(num_slots.bit_length())]
         self._allocated: dict[int, int] = {}  # start -> order
@@ -70,35 +137,25 @@ class BuddyAllocator:
             Region(start, 1 << order) for order, starts in enumerate(self._free) for start in starts
         )
 
-    def allocate(self, num_slots: int) -> int | None:
-        """Take a block of `num_slots`, rounded up to a power of two. See `RegionAllocator`.
+    def allocated_regions(self) -> list[Region]:
+        return [Region(start, 1 << self._allocated[start]) for start in sorted(self._allocated)]
 
-        It is cut from the smallest free block that is large enough, and from the first of these.
-        """
+    def max_regions(self, num_slots: int) -> int:
+        """One for each multiple of the rounded size, since every block begins at a multiple of its own."""
         check_num_slots(num_slots)
-        order = next_power_of_two(num_slots).bit_length() - 1
-        larger = next((k for k in range(order, len(self._free)) if self._free[k]), None)
-        if larger is None:
-            return None
-        start = min(self._free[larger])
-        self._free[larger].remove(start)
-        while larger > order:  # keep the lower half, free the upper one
-            larger -= 1
-            self._free[larger].add(start + (1 << larger))
-        self._allocated[start] = order
+        return self._num_slots // next_power_of_two(num_slots)
+
+    def allocate(self, num_slots: int) -> int | None:
+        check_num_slots(num_slots)
+        start = self._allocate_from(self._free, num_slots)
+        if start is not None:
+            self._allocated[start] = next_power_of_two(num_slots).bit_length() - 1
         return start
 
     def free(self, start: int) -> None:
-        """Give a block back, and merge it with its buddy as often as that is free as a whole.
-        See `RegionAllocator`."""
         if start not in self._allocated:
             raise InvariantError(f"no region begins at slot {start}, so none can be freed there")
-        order = self._allocated.pop(start)
-        while (buddy := start ^ (1 << order)) in self._free[order]:
-            self._free[order].remove(buddy)
-            start = min(start, buddy)
-            order += 1
-        self._free[order].add(start)
+        self._free_into(self._free, start, self._allocated.pop(start))
 
     def check_invariants(self) -> None:
         allocated = [Region(start, 1 << order) for start, order in self._allocated.items()]

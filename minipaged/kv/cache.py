@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from minipaged.kv.block_pool import NULL_BLOCK
-
-
-@dataclass(frozen=True)
-class BlockCopy:
-    """One copy-on-write: the contents of block `source` go to block `target`, in all layers."""
-
-    source: int
-    target: int
+from minipaged.kv.copy_on_write import BlockCopy
 
 
 class WriteKV(Protocol):
@@ -40,6 +32,26 @@ def write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor)
     values.index_copy_(0, slot_mapping, value)
 
 
+class CopyBlocks(Protocol):
+    """The seam of `copy_blocks`."""
+
+    def __call__(self, kv_data: Tensor, copies: Sequence[BlockCopy]) -> None: ...
+
+
+def copy_blocks(kv_data: Tensor, copies: Sequence[BlockCopy]) -> None:
+    """Do a step's copies, all layers and all pairs in one go.
+
+    All sources are read before any target is written, so that the order does not matter.
+
+    Args:
+        kv_data: all layers' caches, `[num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]`.
+        copies: at least one, no target twice.
+    """
+    sources = torch.tensor([c.source for c in copies], device=kv_data.device)  # [C]
+    targets = torch.tensor([c.target for c in copies], device=kv_data.device)  # [C]
+    kv_data.index_copy_(2, targets, kv_data.index_select(2, sources))
+
+
 class KVCache:
     """The keys and values of every block in every layer.
 
@@ -57,22 +69,29 @@ class KVCache:
         head_dim: int,
         dtype: torch.dtype,
         device: torch.device,
+        copy_blocks: CopyBlocks = copy_blocks,
     ) -> None:
         # Not zeroed: that would take seconds, and touch gigabytes that may never be used. No slot is
         # read before it is written, but for the null block, which is read as padding and must be finite.
         self.data = torch.empty(
             (num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim), dtype=dtype, device=device
         )
-        self.data[:, :, NULL_BLOCK] = 0
+        self.data[:, :, NULL_BLOCK : NULL_BLOCK + 1] = 0  # a cache of no blocks has no null block either
         self.layers = list(self.data.unbind(0))
         self.block_size = block_size
+        self._copy_blocks = copy_blocks
+
+    @property
+    def slots(self) -> Tensor:
+        """The same memory by slot: `[num_layers, 2, num_blocks * block_size, num_kv_heads, head_dim]`."""
+        return self.data.flatten(2, 3)
+
+    def copy_slots(self, source: int, target: int, num_slots: int) -> None:
+        """Copy the slots from `source` on to those from `target` on, in all layers. No slot is both."""
+        slots = self.slots
+        slots[:, :, target : target + num_slots] = slots[:, :, source : source + num_slots]
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
-        """Do a step's copies, all layers and all pairs in one go.
-
-        All sources are read before any target is written, so that the order does not matter.
-        """
+        """Do a step's copies, if there are any."""
         if copies:
-            sources = torch.tensor([c.source for c in copies], device=self.data.device)  # [C]
-            targets = torch.tensor([c.target for c in copies], device=self.data.device)  # [C]
-            self.data.index_copy_(2, targets, self.data.index_select(2, sources))
+            self._copy_blocks(self.data, copies)

@@ -7,9 +7,69 @@ at once, and still, after a while, what is free is scattered over gaps: external
 from __future__ import annotations
 
 import bisect
+from typing import Protocol
 
 from minipaged.errors import InvariantError
 from minipaged.kv.region_allocator import Region, check_num_slots, check_partition
+
+
+class AllocateFirstFit(Protocol):
+    """The seam of `allocate_first_fit`."""
+
+    def __call__(self, free: list[Region], num_slots: int) -> int | None: ...
+
+
+class FreeFirstFit(Protocol):
+    """The seam of `free_first_fit`."""
+
+    def __call__(self, free: list[Region], region: Region) -> None: ...
+
+
+def allocate_first_fit(free: list[Region], num_slots: int) -> int | None:
+    """Take the front of the first free region that is large enough.
+
+    Args:
+        free: the free regions, in order, no two of them side by side; changed in place.
+        num_slots: at least 1.
+
+    Returns:
+        The first slot taken; `None`, with nothing changed, if no region is large enough.
+
+    >>> free = [Region(0, 3), Region(5, 4)]
+    >>> allocate_first_fit(free, 4), free
+    (5, [Region(start=0, num_slots=3)])
+    """
+    for i, region in enumerate(free):
+        if region.num_slots < num_slots:
+            continue
+        rest = region.num_slots - num_slots
+        free[i : i + 1] = [Region(region.start + num_slots, rest)] if rest else []
+        return region.start
+    return None
+
+
+def free_first_fit(free: list[Region], region: Region) -> None:
+    """Give a region back, as one with the free regions on both sides.
+
+    Args:
+        free: the free regions, as above; changed in place.
+        region: one that overlaps none of them.
+
+    >>> free = [Region(0, 3), Region(5, 4)]
+    >>> free_first_fit(free, Region(3, 2))
+    >>> free
+    [Region(start=0, num_slots=9)]
+    """
+    start, end = region.start, region.end
+    i = bisect.bisect_left(free, region)
+    first, last = i, i  # the free regions `first` to `last - 1` become part of this one
+    if i > 0 and free[i - 1].end == start:
+        first = i - 1
+        start = free[first].start
+    if i < len(free) and free[i].start == end:
+        last = i + 1
+        end = free[i].end
+    free[first:last] = [Region(start, end - start)]
 
 
 class FirstFitAllocator:
@@ -20,6 +80,8 @@ class FirstFitAllocator:
 
     Args:
         num_slots: slots to divide.
+        allocate: takes a region from the free ones.
+        free: gives one back to them.
 
     Raises:
         ConfigError: fewer than one slot.
@@ -32,9 +94,15 @@ class FirstFitAllocator:
     (6, 4)
     """
 
-    def __init__(self, num_slots: int) -> None:
+    def __init__(
+        self,
+        num_slots: int,
+        allocate: AllocateFirstFit = allocate_first_fit,
+        free: FreeFirstFit = free_first_fit,
+    ) -> None:
         check_num_slots(num_slots)
         self._num_slots = num_slots
+        self._allocate_from, self._free_into = allocate, free
         self._free = [Region(0, num_slots)]  # in order; no two of them touch
         self._allocated: dict[int, int] = {}  # start -> slots
 
@@ -53,32 +121,24 @@ class FirstFitAllocator:
     def free_regions(self) -> list[Region]:
         return list(self._free)
 
-    def allocate(self, num_slots: int) -> int | None:
-        """Take the front of the first free region that is large enough. See `RegionAllocator`."""
+    def allocated_regions(self) -> list[Region]:
+        return [Region(start, self._allocated[start]) for start in sorted(self._allocated)]
+
+    def max_regions(self, num_slots: int) -> int:
         check_num_slots(num_slots)
-        for i, region in enumerate(self._free):
-            if region.num_slots < num_slots:
-                continue
-            rest = region.num_slots - num_slots
-            self._free[i : i + 1] = [Region(region.start + num_slots, rest)] if rest else []
-            self._allocated[region.start] = num_slots
-            return region.start
-        return None
+        return self._num_slots // num_slots
+
+    def allocate(self, num_slots: int) -> int | None:
+        check_num_slots(num_slots)
+        start = self._allocate_from(self._free, num_slots)
+        if start is not None:
+            self._allocated[start] = num_slots
+        return start
 
     def free(self, start: int) -> None:
-        """Give a region back, as one with the free regions on both sides. See `RegionAllocator`."""
         if start not in self._allocated:
             raise InvariantError(f"no region begins at slot {start}, so none can be freed there")
-        end = start + self._allocated.pop(start)
-        i = bisect.bisect_left(self._free, Region(start, 0))
-        first, last = i, i  # the free regions `first` to `last - 1` become part of this one
-        if i > 0 and self._free[i - 1].end == start:
-            first = i - 1
-            start = self._free[first].start
-        if i < len(self._free) and self._free[i].start == end:
-            last = i + 1
-            end = self._free[i].end
-        self._free[first:last] = [Region(start, end - start)]
+        self._free_into(self._free, Region(start, self._allocated.pop(start)))
 
     def check_invariants(self) -> None:
         allocated = [Region(start, size) for start, size in self._allocated.items()]

@@ -8,8 +8,31 @@ so that the links are two arrays and a pool of a million blocks is not a million
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 ABSENT = -1
+
+
+class FreeQueue(Protocol):
+    """What the pool needs of a free list; `FreeBlockQueue` says what each method does."""
+
+    def pop_front(self) -> int: ...
+
+    def push_front(self, block_id: int) -> None: ...
+
+    def push_back(self, block_id: int) -> None: ...
+
+    def remove(self, block_id: int) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[int]: ...
+
+
+class MakeFreeQueue(Protocol):
+    """The seam of `full_queue`."""
+
+    def __call__(self, num_blocks: int) -> FreeQueue: ...
 
 
 class FreeBlockQueue:
@@ -84,3 +107,11 @@ class FreeBlockQueue:
         while block_id != self._end:
             yield block_id
             block_id = self._next[block_id]
+
+
+def full_queue(num_blocks: int) -> FreeBlockQueue:
+    """The queue that a pool of `num_blocks` begins with: all but block 0, the lowest first."""
+    queue = FreeBlockQueue(num_blocks)
+    for block_id in range(1, num_blocks):
+        queue.push_back(block_id)
+    return queue

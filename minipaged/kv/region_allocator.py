@@ -9,9 +9,11 @@ request lie side by side, and room for its whole life is taken when it is admitt
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from minipaged.errors import ConfigError, InvariantError
+
+RegionAllocatorName = Literal["first_fit", "buddy"]
 
 
 @dataclass(frozen=True, order=True)
@@ -46,6 +48,15 @@ class RegionAllocator(Protocol):
 
     def free_regions(self) -> list[Region]:
         """The free regions from which `allocate` chooses, in the order of their starts."""
+        ...
+
+    def allocated_regions(self) -> list[Region]:
+        """What `allocate` gave and nobody gave back, in the order of their starts. One is larger
+        than was asked for where the allocator rounds up."""
+        ...
+
+    def max_regions(self, num_slots: int) -> int:
+        """How many regions of `num_slots` slots there can be at once, if nothing else is allocated."""
         ...
 
     def allocate(self, num_slots: int) -> int | None:

@@ -118,24 +118,13 @@ def resolve_max_model_len(
     Raises:
         ConfigError: the length is above the model's, or no request of that length fits.
     """
-    _at_least("model_max", model_max, 1)
     fits = max_model_len_that_fits(num_blocks, block_size)
     if fits == 0:
         raise ConfigError(
             f"a pool of {_blocks(num_blocks)} holds no tokens: block 0 is the null block. "
             "Give the KV cache more memory, or set num_blocks to at least 2."
         )
-    if requested == "auto" or requested == -1:
-        return min(fits, model_max)
-    if requested is None:
-        wanted, name = model_max, f"the model's max_model_len of {model_max:,} tokens"
-    else:
-        wanted, name = _at_least("max_model_len", requested, 1), f"max_model_len={requested:,}"
-    if wanted > model_max:
-        raise ConfigError(
-            f"{name} is above the {model_max:,} tokens that the model was trained for. "
-            f"Ask for at most {model_max:,}."
-        )
+    wanted, name = _wanted_length(requested, model_max, fits)
     if wanted > fits:
         raise ConfigError(
             f"{name} needs {_blocks(blocks_needed(wanted, block_size))} of {block_size} tokens, but the "
@@ -144,6 +133,45 @@ def resolve_max_model_len(
             "or give the KV cache more memory."
         )
     return wanted
+
+
+def resolve_max_model_len_of_regions(
+    requested: int | Literal["auto"] | None, model_max: int, largest_region: int
+) -> int:
+    """The same for a contiguous cache, in which a request must fit into one region.
+
+    Args:
+        requested: as above.
+        model_max: as above.
+        largest_region: the most slots that a region can have.
+
+    Raises:
+        ConfigError: as above.
+    """
+    wanted, name = _wanted_length(requested, model_max, largest_region)
+    if wanted > largest_region or largest_region < 1:
+        raise ConfigError(
+            f"{name} needs a region of {wanted:,} slots, and the largest in this KV cache has "
+            f"{largest_region:,}: ask for max_model_len={largest_region}, or 'auto', or give the KV cache "
+            "more memory."
+        )
+    return wanted
+
+
+def _wanted_length(requested: int | Literal["auto"] | None, model_max: int, fits: int) -> tuple[int, str]:
+    """The `max_model_len` that is asked for, and how to call it in a message."""
+    _at_least("model_max", model_max, 1)
+    if requested == "auto" or requested == -1:
+        return min(fits, model_max), "max_model_len='auto'"
+    if requested is None:
+        return model_max, f"the model's max_model_len of {model_max:,} tokens"
+    wanted, name = _at_least("max_model_len", requested, 1), f"max_model_len={requested:,}"
+    if wanted > model_max:
+        raise ConfigError(
+            f"{name} is above the {model_max:,} tokens that the model was trained for. "
+            f"Ask for at most {model_max:,}."
+        )
+    return wanted, name
 
 
 def _blocks(count: int) -> str:

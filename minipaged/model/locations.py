@@ -11,6 +11,7 @@ from minipaged.errors import ModelNotFoundError
 from minipaged.model import hub, smollm2_wheel
 
 TINY = "tiny"
+TINY_FOLDER = Path(__file__).parent / "tiny"
 SMOLLM2 = "smollm2-135m"
 SMOLLM2_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 BUILT_IN = (TINY, SMOLLM2)
@@ -46,6 +47,8 @@ def locate(name: str, *, weights: bool = True) -> Location | None:
     Returns:
         `None` if the model would have to be fetched, or does not exist.
     """
+    if name == TINY and (TINY_FOLDER / "model.safetensors").is_file():
+        return Location("folder", TINY_FOLDER, "comes with the package")
     if name == TINY:
         return Location("tiny", None, "comes with the package")
     if name == SMOLLM2:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from minipaged.attention import backend
 from minipaged.attention.backend import select_attention
 from minipaged.attention.cpu import CPUAttention
 from minipaged.attention.reference import reference_attention
@@ -27,3 +28,19 @@ def test_the_cpu_path_needs_a_cpu() -> None:
 def test_two_engines_do_not_share_one() -> None:
     """It keeps the layout of the step it saw last."""
     assert select_attention("cpu", CPU) is not select_attention("cpu", CPU)
+
+
+def test_auto_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton where it can run, or else what runs everywhere."""
+    asked: list[torch.device] = []
+    monkeypatch.setattr(backend, "prepare_triton", asked.append)
+    monkeypatch.setattr(backend, "find_spec", lambda name: None)
+    assert select_attention("auto", torch.device("cuda")) is reference_attention
+    assert select_attention("auto", torch.device("mps")) is reference_attention
+    assert not asked
+
+
+def test_triton_by_name() -> None:
+    pytest.importorskip("triton")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    assert type(select_attention("triton", device)).__name__ == "TritonAttention"

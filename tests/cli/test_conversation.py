@@ -9,8 +9,8 @@ import pytest
 from minipaged.cli.conversation import Conversation
 from minipaged.errors import PromptError
 from minipaged.model.folder import read_tokenizer
-from minipaged.model.tiny import tiny_tokenizer
 from minipaged.model.tokenizer import Tokenizer
+from tests.byte_tokenizer import byte_tokenizer
 from tests.oracle import add_byte_tokenizer
 
 TEMPLATE = (
@@ -36,7 +36,7 @@ def with_turns(tokenizer: Tokenizer, turns: int, system: str | None = None) -> C
 
 
 def test_the_transcript_of_a_model_without_a_template() -> None:
-    tokenizer = tiny_tokenizer()
+    tokenizer = byte_tokenizer()
     conversation = with_turns(tokenizer, 1, "Be brief.")
     assert not conversation.has_template
     assert conversation.stop == ["\nUser:"]
@@ -55,7 +55,7 @@ def test_a_template_is_used_where_there_is_one(templated: Tokenizer) -> None:
 
 
 def test_a_prompt_begins_with_the_one_before_it_and_its_answer() -> None:
-    tokenizer = tiny_tokenizer()
+    tokenizer = byte_tokenizer()
     conversation = with_turns(tokenizer, 2)
     before = conversation.fit(1000).token_ids
     conversation.answer(" yes\n")
@@ -66,7 +66,7 @@ def test_a_prompt_begins_with_the_one_before_it_and_its_answer() -> None:
 
 @pytest.mark.parametrize("longest", range(40, 160, 7))
 def test_the_oldest_turns_are_dropped_and_no_more_than_needed(longest: int) -> None:
-    tokenizer = tiny_tokenizer()
+    tokenizer = byte_tokenizer()
     conversation = with_turns(tokenizer, 4)
     whole = list(conversation.messages)
     fitted = conversation.fit(longest)
@@ -81,7 +81,7 @@ def test_the_oldest_turns_are_dropped_and_no_more_than_needed(longest: int) -> N
 
 
 def test_the_system_message_is_never_dropped() -> None:
-    tokenizer = tiny_tokenizer()
+    tokenizer = byte_tokenizer()
     conversation = with_turns(tokenizer, 4, "Be brief.")
     fitted = conversation.fit(60)
     assert fitted.num_dropped == 4
@@ -89,7 +89,7 @@ def test_the_system_message_is_never_dropped() -> None:
 
 
 def test_a_message_that_is_too_long_alone_changes_nothing() -> None:
-    conversation = with_turns(tiny_tokenizer(), 2)
+    conversation = with_turns(byte_tokenizer(), 2)
     before = list(conversation.messages)
     with pytest.raises(PromptError, match="this message is 21 tokens long, and a prompt may have 10"):
         conversation.fit(10)
@@ -99,7 +99,7 @@ def test_a_message_that_is_too_long_alone_changes_nothing() -> None:
 
 
 def test_reset_keeps_the_system_message() -> None:
-    tokenizer = tiny_tokenizer()
+    tokenizer = byte_tokenizer()
     conversation = with_turns(tokenizer, 2, "Be brief.")
     conversation.reset()
     conversation.ask("x")

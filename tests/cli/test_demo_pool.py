@@ -18,8 +18,8 @@ from minipaged.engine import LLMEngine
 from minipaged.errors import ConfigError
 from minipaged.kv.size import blocks_needed
 from minipaged.model.loader import load_model
-from minipaged.model.tiny import tiny_tokenizer
 from minipaged.view.labels import Labels
+from tests.byte_tokenizer import byte_tokenizer
 
 
 @given(longest=st.integers(2, 2000), vocab_size=st.integers(1, 1000))
@@ -36,7 +36,7 @@ def test_no_request_is_longer_than_asked(longest: int, vocab_size: int) -> None:
 @given(longest=st.integers(2, 2000))
 @settings(max_examples=30)
 def test_texts_are_cut_in_the_middle(longest: int) -> None:
-    tokenizer = tiny_tokenizer()
+    tokenizer = byte_tokenizer()
     for request in make_workload(tokenizer, 257, longest).requests:
         assert request.text is not None
         whole = tokenizer.encode(request.text)

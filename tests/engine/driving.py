@@ -60,7 +60,9 @@ def assert_all_free(engine: LLMEngine) -> None:
     """Nothing runs, nothing waits, and every block but the null block is free."""
     stats = engine.stats()
     assert (stats.num_running, stats.num_waiting) == (0, 0)
-    assert stats.num_free_blocks == stats.num_blocks - 1
+    num_null_blocks = 1 if engine.config.kv_layout == "paged" else 0
+    assert stats.num_free_blocks == stats.num_blocks - num_null_blocks
+    assert engine.memory_breakdown().free == num_slots(engine)
     assert stats.kv_cache_usage == 0.0
     engine.check_invariants()
 
@@ -84,20 +86,34 @@ def poison(engine: LLMEngine) -> None:
 
     Cached blocks keep their contents. Whatever reads a slot that it does not own shows it now.
     """
+    if engine.config.kv_layout == "none":
+        return
+    first_slot = engine.config.block_size if engine.config.kv_layout == "paged" else 0
+    stale = sorted(set(range(first_slot, engine.kv_cache.slots.shape[2])) - _owned_slots(engine))
+    engine.kv_cache.slots.index_fill_(2, torch.tensor(stale, dtype=torch.int64), float("nan"))
+
+
+def _owned_slots(engine: LLMEngine) -> set[int]:
     size = engine.config.block_size
     owned: set[int] = set()
     for request in [*engine.scheduler.running, *engine.scheduler.waiting]:
         for seq in request.sequences:
+            if seq.region is not None:
+                owned.update(range(seq.region.start, seq.region.start + seq.num_computed_tokens))
             for i, block in enumerate(seq.block_table):
                 in_block = min(size, seq.num_computed_tokens - i * size)
                 owned.update(range(block * size, block * size + in_block))
-    pending = {swap.block for swap in engine.scheduler.pending_swap_outs}
-    for block in engine.manager.prefix_cache.block_ids() | pending:
-        owned.update(range(block * size, (block + 1) * size))
-    num_slots = engine.manager.pool.num_blocks * size
-    stale = torch.tensor(sorted(set(range(size, num_slots)) - owned), dtype=torch.int64)
-    for layer in engine.kv_cache.layers:
-        layer.flatten(1, 2).index_fill_(1, stale, float("nan"))
+    if engine.config.kv_layout == "paged":
+        pending = {swap.block for swap in engine.scheduler.pending_swap_outs}
+        for block in engine.manager.prefix_cache.block_ids() | pending:
+            owned.update(range(block * size, (block + 1) * size))
+    return owned
+
+
+def num_slots(engine: LLMEngine) -> int:
+    """Slots that sequences can have: all of the cache but those of the null block."""
+    null = engine.config.block_size if engine.config.kv_layout == "paged" else 0
+    return engine.kv_cache.slots.shape[2] - null
 
 
 def check_and_poison(engine: LLMEngine) -> None:

@@ -6,12 +6,13 @@ import random
 
 import pytest
 
-from minipaged import LLMEngine, SamplingParams
-from minipaged.config import PreemptionMode
+from minipaged import BeamSearchParams, LLMEngine, SamplingParams
+from minipaged.config import EngineOptions, KVLayoutName, PreemptionMode
 from minipaged.errors import PromptError, SamplingParamsError
+from minipaged.kv.buddy import next_power_of_two
 from minipaged.model.loader import LoadedModel
 from minipaged.prompts import TokensPrompt
-from tests.engine.driving import assert_all_free, make_engine
+from tests.engine.driving import assert_all_free, check_and_poison, make_engine, num_slots
 
 NUM_HISTORIES = 1000
 
@@ -19,17 +20,37 @@ NUM_HISTORIES = 1000
 def random_engine(model: LoadedModel, rng: random.Random) -> LLMEngine:
     block_size = rng.choice([1, 2, 4, 8])
     max_model_len = rng.choice([8, 16, 24])
-    mode: PreemptionMode = rng.choice(["recompute", "swap"])
-    smallest = 1 + -(-max_model_len // block_size)
-    return make_engine(
-        model,
+    options = EngineOptions(
         block_size=block_size,
         max_model_len=max_model_len,
-        num_blocks=smallest + rng.choice([0, 0, 1, 3, 40]),
         max_num_batched_tokens=rng.choice([1, 3, 8, 64]),
         max_num_seqs=rng.choice([4, 16]),
-        enable_prefix_caching=rng.random() < 0.7,
         scheduling_policy=rng.choice(["fcfs", "priority", "shortest"]),
+        batching=rng.choice(["continuous", "continuous", "static"]),
+    )
+    layout: KVLayoutName = rng.choice(["paged", "paged", "paged", "contiguous", "contiguous", "none"])
+    spare_blocks = rng.choice([0, 0, 1, 3, 40])
+    if layout == "paged":
+        options |= {"num_blocks": 1 + -(-max_model_len // block_size) + spare_blocks}
+        return make_engine(model, **(options | paged_options(rng)))
+    # The smallest pool whose largest region holds a request, also if that is a power of two.
+    options |= {
+        "kv_layout": layout,
+        "num_blocks": next_power_of_two(max_model_len) // block_size + spare_blocks,
+    }
+    options["preemption_mode"] = rng.choice(["recompute", "never"])
+    if layout == "contiguous":
+        options["reserve"] = rng.choice(["max", "pow2", "oracle"])
+        options["region_allocator"] = rng.choice(["first_fit", "buddy"])
+    return make_engine(model, **options)
+
+
+def paged_options(rng: random.Random) -> EngineOptions:
+    mode: PreemptionMode = rng.choice(["recompute", "recompute", "swap", "swap", "never"])
+    copies = rng.random() < 0.25
+    return EngineOptions(
+        enable_prefix_caching=not copies and rng.random() < 0.7,
+        fork_mode="copy" if copies else "share",
         preemption_mode=mode,
         num_cpu_blocks=rng.choice([None, 0, 2, 5]) if mode == "swap" else None,
     )
@@ -41,37 +62,75 @@ def add_random_request(engine: LLMEngine, rng: random.Random, request_id: str) -
     prompt = TokensPrompt(prompt_token_ids=[rng.randint(0, 1) for _ in range(length)])
     if rng.random() < 0.2:
         prompt["cache_salt"] = rng.choice(["a", "b"])
-    params = SamplingParams(
-        n=rng.choice([1, 1, 1, 2, 3]), temperature=1.5, max_tokens=rng.randint(1, 8), ignore_eos=True
-    )
+    width, max_tokens = rng.choice([1, 1, 1, 2, 3]), rng.randint(1, 8)
+    params = SamplingParams(n=width, temperature=1.5, max_tokens=max_tokens, ignore_eos=True)
+    if width > 1 and rng.random() < 0.4:
+        params = BeamSearchParams(beam_width=width, max_tokens=max_tokens)
     priority = rng.randint(0, 3) if engine.config.scheduling_policy == "priority" else 0
     try:
         engine.add_request(request_id, prompt, params, priority)
     except (PromptError, SamplingParamsError):
-        assert length == engine.max_model_len or params.n > 1
+        assert length == engine.max_model_len or width > 1
+
+
+def step(engine: LLMEngine) -> None:
+    """Nobody reads a slot that is not its own: what comes of NaN would end with an error."""
+    for output in engine.step():
+        assert all(sample.finish_reason != "abort" for sample in output.outputs), output
+
+
+def fail_one_step(engine: LLMEngine) -> None:
+    """Like a forward pass that runs out of memory."""
+
+    def fail(output: object) -> None:
+        raise MemoryError("none left")
+
+    if not engine.has_unfinished_requests():
+        return
+    before = engine.unfinished_request_ids()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine._runner, "execute", fail)
+        with pytest.raises(MemoryError):
+            engine.step()
+    assert engine.unfinished_request_ids() == before
+
+
+def check(engine: LLMEngine) -> None:
+    check_and_poison(engine)
+    assert engine.memory_breakdown().num_slots == num_slots(engine)
+    if engine.config.preemption_mode == "never" or engine.config.kv_layout != "paged":
+        assert not engine.scheduler.swapped
 
 
 def live_one_history(model: LoadedModel, seed: int) -> LLMEngine:
     rng = random.Random(seed)
     engine = random_engine(model, rng)
-    num_added = 0
+    num_added = num_disturbed = 0
     for _ in range(rng.randint(3, 14)):
         event = rng.random()
         if event < 0.4:
             add_random_request(engine, rng, str(num_added))
             num_added += 1
-        elif event < 0.8:
-            engine.step()
-        elif event < 0.9:
+        elif event < 0.78:
+            step(engine)
+        elif event < 0.88:
             engine.abort_request(str(rng.randint(0, max(0, num_added - 1))))
-        elif event < 0.95:
+        elif event < 0.92:
             engine.reset_prefix_cache()
+        elif event < 0.95:
+            fail_one_step(engine)
+            num_disturbed += 1
         elif engine.scheduler.running:
             engine.scheduler.preempt(rng.choice(engine.scheduler.running))
-        engine.check_invariants()
+            num_disturbed += 1
+        check(engine)
     while engine.has_unfinished_requests():
-        engine.step()
-        engine.check_invariants()
+        step(engine)
+        check(engine)
+    if num_disturbed == 0 and (
+        engine.config.preemption_mode == "never" or engine.config.kv_layout != "paged"
+    ):
+        assert engine.stats().num_preemptions == 0
     return engine
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from minipaged import LLM, BeamSearchParams, SamplingParams
+from minipaged.config import EngineOptions, ForkMode
+from minipaged.scheduler_output import ScheduledSequence, SchedulerOutput
 from tests.engine.conftest import Pair
-from tests.engine.driving import assert_all_free, assert_greedy, drain, greedy, make_engine
+from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, drain, greedy, make_engine
 
 if TYPE_CHECKING:
     from _typeshed import TraceFunction
@@ -52,10 +55,18 @@ def interrupted(at: int, run: Callable[[], object]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("mode", ["recompute", "swap"])
+SETTINGS: dict[str, EngineOptions] = {
+    "recompute": {"preemption_mode": "recompute"},
+    "swap": {"preemption_mode": "swap"},
+    "contiguous": {"kv_layout": "contiguous"},
+}
+
+
+@pytest.mark.parametrize("mode", SETTINGS)
 @pytest.mark.parametrize("first", range(4))
 def test_generate_interrupted_anywhere(tiny: Pair, mode: str, first: int) -> None:
-    llm = LLM("tiny", block_size=4, num_blocks=12, max_model_len=24, preemption_mode=mode)  # pyright: ignore[reportArgumentType]
+    options = EngineOptions(block_size=4, num_blocks=12, max_model_len=24)
+    llm = LLM("tiny", **(options | SETTINGS[mode]))
     params = [greedy(6), SamplingParams(n=2, seed=1, max_tokens=6, ignore_eos=True), greedy(8)]
     hits = 0
     for at in range(40 + first * 17, 6000, 4 * 67):
@@ -89,3 +100,37 @@ def test_steps_interrupted_anywhere_leave_an_engine_that_goes_on(tiny: Pair) -> 
             assert_greedy(tiny.oracle, output, 4)
         assert_all_free(engine)
     assert hits > 20
+
+
+@pytest.mark.parametrize("fork_mode", ["share", "copy"])
+def test_copies_of_a_step_interrupted_while_it_is_planned(
+    tiny: Pair, fork_mode: ForkMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The samples have new blocks by then, and nothing in them: they must not go on from there."""
+    params = SamplingParams(n=3, seed=1, max_tokens=6, ignore_eos=True)
+    expected: list[list[int]] | None = None
+    add_item = SchedulerOutput.add
+    for which in range(3):  # the first time, nothing is interrupted
+        engine = make_engine(tiny.model, block_size=4, num_blocks=14, max_model_len=24, fork_mode=fork_mode)
+        engine.add_request("0", PROMPTS[0], params)
+        check_and_poison(engine)
+        num_copying = 0
+
+        def add(output: SchedulerOutput, item: ScheduledSequence, which: int = which) -> None:
+            nonlocal num_copying
+            num_copying += bool(item.copies)
+            if item.copies and num_copying == which:
+                raise KeyboardInterrupt
+            add_item(output, item)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SchedulerOutput, "add", add)
+            finished = {}
+            while engine.has_unfinished_requests():
+                with contextlib.suppress(KeyboardInterrupt):
+                    finished |= {output.request_id: output for output in engine.step()}
+                check_and_poison(engine)
+        tokens = [sample.token_ids for sample in finished["0"].outputs]
+        expected = expected or tokens
+        assert tokens == expected
+        assert num_copying >= which

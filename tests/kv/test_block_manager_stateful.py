@@ -133,8 +133,8 @@ class BlockManagerMachine(RuleBasedStateMachine):
             tracked.findable = end // size
 
     @precondition(lambda self: self.alive)
-    @rule(data=st.data(), sampled=st.lists(TOKENS, max_size=2))
-    def fork(self, data: st.DataObject, sampled: list[int]) -> None:
+    @rule(data=st.data(), sampled=st.lists(TOKENS, max_size=2), parent_ends=st.booleans())
+    def fork(self, data: st.DataObject, sampled: list[int], parent_ends: bool) -> None:
         parent = self.pick(data)
         if parent.seq.num_computed_tokens == 0:
             return
@@ -146,6 +146,9 @@ class BlockManagerMachine(RuleBasedStateMachine):
         tracked = Tracked(make_request(child, cache_salt=parent.salt))
         tracked.findable = min(parent.findable, length // self.manager.block_size)
         self.alive.append(tracked)
+        if parent_ends:  # like a beam that nobody follows
+            self.manager.free(parent.seq)
+            self.alive.remove(parent)
 
     @precondition(lambda self: self.alive)
     @rule(data=st.data())

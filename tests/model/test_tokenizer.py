@@ -16,8 +16,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from minipaged.errors import PromptError, UnsupportedModelError
 from minipaged.model.folder import read_tokenizer
-from minipaged.model.tiny import tiny_tokenizer
 from minipaged.model.tokenizer import ChatMessage, Tokenizer
+from tests.byte_tokenizer import byte_tokenizer
 from tests.oracle import add_byte_tokenizer, make_model
 
 TEMPLATE = (
@@ -34,7 +34,7 @@ def chat_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(st.text())
 def test_bytes_and_back(text: str) -> None:
-    tokenizer = tiny_tokenizer()
+    tokenizer = byte_tokenizer()
     if "<|endoftext|>" in text:
         return
     token_ids = tokenizer.encode(text)
@@ -44,7 +44,7 @@ def test_bytes_and_back(text: str) -> None:
 
 
 def test_special_tokens() -> None:
-    tokenizer = tiny_tokenizer()
+    tokenizer = byte_tokenizer()
     assert tokenizer.vocab_size == 257
     assert tokenizer.eos_token_id == 256
     assert tokenizer.encode("a<|endoftext|>") == [97, 256]
@@ -53,7 +53,7 @@ def test_special_tokens() -> None:
 
 
 def test_half_a_character_and_unknown_ids() -> None:
-    tokenizer = tiny_tokenizer()
+    tokenizer = byte_tokenizer()
     assert tokenizer.decode([0xC3]) == "\ufffd"
     assert tokenizer.decode([97, 5000, 98]) == "ab"
     assert tokenizer.decode([]) == ""
@@ -62,12 +62,12 @@ def test_half_a_character_and_unknown_ids() -> None:
 @pytest.mark.parametrize("text", ["\ud800", "fine until here \udfff", 5, None, b"bytes"])
 def test_texts_that_cannot_be_encoded(text: object) -> None:
     with pytest.raises(PromptError):
-        tiny_tokenizer().encode(text)  # pyright: ignore[reportArgumentType]
+        byte_tokenizer().encode(text)  # pyright: ignore[reportArgumentType]
 
 
 def test_the_error_says_where() -> None:
     with pytest.raises(PromptError, match=r"character 3 is '\\ud83d'"):
-        tiny_tokenizer().encode("abc\ud83d")
+        byte_tokenizer().encode("abc\ud83d")
 
 
 def test_special_tokens_are_added_as_the_tokenizer_wants() -> None:
@@ -103,7 +103,7 @@ def test_chats_that_are_refused(chat_folder: Path) -> None:
     tokenizer = read_tokenizer(chat_folder)
     assert tokenizer is not None
     with pytest.raises(PromptError, match="no chat template"):
-        tiny_tokenizer().apply_chat_template([{"role": "user", "content": "Hi"}])
+        byte_tokenizer().apply_chat_template([{"role": "user", "content": "Hi"}])
     with pytest.raises(PromptError, match="at least one message"):
         tokenizer.apply_chat_template([])
     with pytest.raises(PromptError, match="no such role"):

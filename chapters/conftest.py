@@ -1,0 +1,26 @@
+"""`pytest chapters/05` checks the reader's chapter 5; `--impl` chooses whose code is checked.
+
+The hooks and fixtures are in `minipaged/course/pytest_plugin.py`.
+"""
+
+from minipaged.course.pytest_plugin import (
+    code,
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_report_teststatus,
+    pytest_runtest_call,
+    pytest_runtest_makereport,
+    resolved,
+)
+
+__all__ = [
+    "code",
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_report_teststatus",
+    "pytest_runtest_call",
+    "pytest_runtest_makereport",
+    "resolved",
+]

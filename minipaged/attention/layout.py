@@ -1,0 +1,26 @@
+"""AttentionLayout: how one step's keys and values are kept, and what its queries read.
+
+There is one for each `kv_layout`, and only here do they differ for the model: `paged.PagedLayout`,
+`contiguous.ContiguousLayout` and `uncached.UncachedLayout`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from minipaged.model.decoder import AttendFn
+from minipaged.step_batch import StepBatch
+
+
+class AttentionLayout(Protocol):
+    """What the runner needs of a layout."""
+
+    @property
+    def keeps_kv(self) -> bool:
+        """Whether keys and values outlive the step that computes them. If not, each step computes its
+        sequences from their beginnings."""
+        ...
+
+    def attend(self, batch: StepBatch) -> AttendFn:
+        """What the decoder calls in each layer of a step: store the new keys and values, then attend."""
+        ...

@@ -1,0 +1,33 @@
+"""UncachedLayout: nothing is kept. A step holds whole sequences, so their keys are all there already."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from minipaged.attention.one_sequence import AttendOneFn
+from minipaged.model.decoder import AttendFn
+from minipaged.step_batch import StepBatch
+
+
+class UncachedLayout:
+    """An `AttentionLayout` without memory: plain causal attention over the step's own tokens.
+
+    Args:
+        attend_one: attention for one sequence.
+        scale: multiplies the scores.
+    """
+
+    keeps_kv = False
+
+    def __init__(self, attend_one: AttendOneFn, scale: float) -> None:
+        self._attend_one = attend_one
+        self._scale = scale
+
+    def attend(self, batch: StepBatch) -> AttendFn:
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            output = query.new_empty(query.shape)  # [T, num_heads, head_dim]
+            for rows in batch.rows:
+                output[rows] = self._attend_one(query[rows], key[rows], value[rows], self._scale)
+            return output
+
+        return attend

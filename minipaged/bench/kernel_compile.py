@@ -1,0 +1,174 @@
+"""Compiles the attention kernels for GPUs that need not be there, and reads what each takes of one.
+
+Triton's package brings the whole compiler, down to machine code; only running needs a GPU. What the
+machine code needs (registers, spilled registers, shared memory) is decided here, so a kernel that
+would not fit, or that would spill, is found on any machine.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+import triton
+import triton.knobs
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from minipaged.attention.split_rule import MAX_SPLITS
+from minipaged.attention.triton_cache import COPY_TILE, copy_kernel, write_kernel
+from minipaged.attention.triton_decode import decode_kernel
+from minipaged.attention.triton_decode_split import decode_part_kernel, merge_kernel
+from minipaged.attention.triton_prefill import prefill_kernel
+from minipaged.attention.triton_setup import INTERPRET
+from minipaged.attention.triton_softmax import dot_dtype
+from minipaged.attention.triton_tiles import Tiles, decode_tiles, next_power_of_two, prefill_tiles
+from minipaged.bench.kernel_resources import Resources
+from minipaged.errors import ConfigError
+
+KernelName = Literal["write_kv", "copy_blocks", "decode", "decode_part", "merge", "prefill"]
+KERNELS: tuple[KernelName, ...] = get_args(KernelName)
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+HEAD_DIMS = (64, 80, 96, 128, 256)
+NUM_KV_HEADS = 8
+BLOCK_SIZE = 16
+GROUP = 4
+_POINTERS = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}
+_POINTERS |= {torch.int32: "*i32", torch.int64: "*i64"}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One kernel, as it is launched for one dtype and one head dimension.
+
+    Attributes:
+        arguments: in the kernel's order; a dtype stands for a tensor, a number for itself.
+        constants: the `tl.constexpr` arguments.
+    """
+
+    name: KernelName
+    dtype: torch.dtype
+    head_dim: int
+    kernel: JITFunction
+    arguments: tuple[torch.dtype | int | float, ...]
+    constants: Mapping[str, int | tl.dtype]
+    num_warps: int = 4
+    num_stages: int = 3
+
+
+def variants(
+    names: Sequence[KernelName] = KERNELS,
+    dtypes: Sequence[torch.dtype] = DTYPES,
+    head_dims: Sequence[int] = HEAD_DIMS,
+    group: int = GROUP,
+) -> Iterator[Variant]:
+    """The kernels as a model with 8 KV heads launches them, for blocks of 16 tokens."""
+    for name in names:
+        for dtype in dtypes:
+            for head_dim in head_dims:
+                yield _variant(name, dtype, head_dim, group)
+
+
+def compile_variant(variant: Variant, capability: int) -> Resources:
+    """Compile for a compute capability: 80 or 90.
+
+    Raises:
+        ConfigError: this process interprets Triton's kernels.
+        Exception: whatever Triton's compiler, or ptxas, says about a kernel that it cannot compile.
+    """
+    if not isinstance(variant.kernel, JITFunction):
+        raise ConfigError(
+            f"kernels that Triton interprets cannot be compiled: start Python without {INTERPRET} in its "
+            "environment, and without an engine that has set it"
+        )
+    signature: dict[str, str] = {}
+    attributes: dict[tuple[int], list[list[str | int]]] = {}
+    constants: dict[str, object] = dict(variant.constants)
+    parameters = variant.kernel.params
+    for i, argument in enumerate(variant.arguments):
+        name, divisible = parameters[i].name, True
+        if isinstance(argument, torch.dtype):
+            signature[name] = _POINTERS[argument]
+        elif isinstance(argument, float):
+            signature[name], divisible = "fp32", False
+        else:
+            signature[name] = "i32" if argument < 2**31 else "i64"
+            divisible = argument % 16 == 0
+        if divisible and not parameters[i].do_not_specialize:  # as Triton does at a launch
+            attributes[(i,)] = [["tt.divisibility", 16]]
+    signature |= dict.fromkeys(variant.constants, "constexpr")
+    compiled = triton.compile(
+        ASTSource(variant.kernel, signature, constants, attributes),
+        target=GPUTarget("cuda", capability, 32),
+        options={
+            "num_warps": variant.num_warps,
+            "num_stages": variant.num_stages,
+            "enable_fp_fusion": True,
+        },
+    )
+    registers, stack_bytes = _usage(compiled.asm["cubin"])
+    return Resources(registers, stack_bytes, compiled.metadata.shared, compiled.asm["ttir"])
+
+
+def _usage(cubin: bytes) -> tuple[int, int]:
+    """Registers and bytes of stack in machine code, as the toolkit's `cuobjdump` reads them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        command = [triton.knobs.nvidia.cuobjdump.path, "-res-usage", str(path)]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    match = re.search(r"REG:(\d+) STACK:(\d+)", text)
+    if match is None:
+        raise RuntimeError(f"cuobjdump did not say what the kernel takes: {text}")
+    return int(match[1]), int(match[2])
+
+
+def _variant(name: KernelName, dtype: torch.dtype, head_dim: int, group: int) -> Variant:
+    num_heads = NUM_KV_HEADS * group
+    row, kv_row = num_heads * head_dim, NUM_KV_HEADS * head_dim  # numbers in one token's queries, and keys
+    rows = (row, head_dim)  # the strides of queries and outputs
+    block = BLOCK_SIZE * kv_row
+    cache = (2**20 * block, block, kv_row, head_dim)  # the strides of the cache, with 2 ** 20 blocks
+    table = 7  # any width
+    int32, int64, float32 = torch.int32, torch.int64, torch.float32
+    decode, prefill = (rule(group, head_dim, dtype.itemsize) for rule in (decode_tiles, prefill_tiles))
+    dims: dict[str, int | tl.dtype] = {"HEAD_DIM": head_dim, "PADDED_DIM": decode.padded_dim}
+
+    def attention(tiles: Tiles) -> dict[str, int | tl.dtype]:
+        shape = {"GROUP": group, "ROWS": tiles.rows, "BLOCK_SIZE": BLOCK_SIZE, "TILE": tiles.tokens}
+        return dims | shape | {"DOT_DTYPE": dot_dtype(dtype)}
+
+    match name:
+        case "write_kv":
+            arguments = (dtype, dtype, dtype, int64, *cache, kv_row, head_dim, kv_row, head_dim)
+            constants: dict[str, int | tl.dtype] = {"NUM_KV_HEADS": NUM_KV_HEADS, "HEAD_DIM": head_dim}
+            constants |= {"BLOCK_SIZE": BLOCK_SIZE, "PADDED": next_power_of_two(kv_row)}
+            return Variant(name, dtype, head_dim, write_kernel, arguments, constants)
+        case "copy_blocks":
+            arguments = (dtype, int64, cache[0], block)
+            return Variant(name, dtype, head_dim, copy_kernel, arguments, {"TILE": COPY_TILE})
+        case "decode":
+            arguments = (dtype, dtype, dtype, int32, int32, 1.0, *rows, *rows, *cache, table)
+            kernel, tiles = decode_kernel, decode
+        case "decode_part":
+            arguments = (dtype, float32, float32, dtype, int32, int32, 1.0, 8, *rows, *cache, table)
+            kernel, tiles = decode_part_kernel, decode
+        case "merge":
+            arguments = (float32, float32, dtype, 8, *rows)
+            constants = dims | {"PADDED_SPLITS": MAX_SPLITS}
+            return Variant(name, dtype, head_dim, merge_kernel, arguments, constants)
+        case "prefill":
+            tensors = (dtype, dtype, dtype, int32, int32, int32)
+            arguments = (*tensors, 1.0, 3, *rows, *rows, *cache, table)
+            kernel, tiles = prefill_kernel, prefill
+    return Variant(
+        name, dtype, head_dim, kernel, arguments, attention(tiles), tiles.num_warps, tiles.num_stages
+    )

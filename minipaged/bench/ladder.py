@@ -1,0 +1,201 @@
+"""The ladder: one workload through the engine of every stage, with the same KV memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from minipaged.bench.stage_run import OnTokens, Outputs, StageResult, run_stage
+from minipaged.config import EngineConfig, EngineOptions
+from minipaged.engine import LLMEngine
+from minipaged.errors import ConfigError
+from minipaged.memory_plan import plan_memory
+from minipaged.model.loader import LoadedModel
+from minipaged.sim.workload import Workload
+
+BASE_STAGE = 2
+"""What the others are compared with: the contiguous cache."""
+
+STAGE_NAMES = {
+    1: "no cache",
+    2: "contiguous cache",
+    3: "block tables",
+    4: "copy-on-write",
+    5: "fast attention",
+    6: "continuous batching",
+    7: "preemption",
+    8: "prefix caching",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two stages that should give the same tokens do not.
+
+    Attributes:
+        stage: the one that differs.
+        reference: the one that it differs from.
+        request: number of the request, from 0.
+        position: of the first output token that differs, from 0.
+    """
+
+    stage: int
+    reference: int
+    request: int
+    position: int
+
+    def __str__(self) -> str:
+        return (
+            f"stages {self.reference} and {self.stage} differ from output token {self.position} of "
+            f"request {self.request} on"
+        )
+
+
+@dataclass(frozen=True)
+class WorkloadResult:
+    """A workload, and what each stage did with it.
+
+    Attributes:
+        name: what the workload is like.
+        num_requests, num_prompt_tokens, num_output_tokens, num_prefix_tokens: of the workload.
+        num_slots: tokens that the KV memory holds.
+        stages: at least one, in their order.
+        difference: `None` if all stages gave the same tokens.
+    """
+
+    name: str
+    num_requests: int
+    num_prompt_tokens: int
+    num_output_tokens: int
+    num_prefix_tokens: int
+    num_slots: int
+    stages: tuple[StageResult, ...]
+    difference: Difference | None
+
+    @property
+    def base(self) -> StageResult:
+        """What the others are compared with: stage 2, or if that was not run the first one."""
+        return next((each for each in self.stages if each.stage == BASE_STAGE), self.stages[0])
+
+    def ratio(self, result: StageResult) -> float:
+        """Its output tokens per second, over those of the base."""
+        return result.tokens_per_second / self.base.tokens_per_second
+
+
+@dataclass(frozen=True)
+class LadderResult:
+    """All that was measured, and on what.
+
+    Attributes:
+        model, dtype, device: what was run.
+        num_threads: threads of torch on the CPU.
+        seed: of the workloads.
+        block_size: tokens per block.
+        max_model_len: longest prompt and output, to which the workloads are scaled.
+        workloads: what came out.
+    """
+
+    model: str
+    dtype: str
+    device: str
+    num_threads: int
+    seed: int
+    block_size: int
+    max_model_len: int
+    workloads: tuple[WorkloadResult, ...]
+
+    def to_json(self) -> str:
+        """All fields by their names; of each stage also `tokens_per_second` and the `ratio` to the base."""
+        document = asdict(self)
+        for result, workload in zip(self.workloads, document["workloads"], strict=True):
+            for stage, entry in zip(result.stages, workload["stages"], strict=True):
+                entry["tokens_per_second"] = stage.tokens_per_second
+                entry["ratio"] = result.ratio(stage)
+        return json.dumps(document, indent=2) + "\n"
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """What all stages have in common.
+
+    Attributes:
+        model: loaded once; the engines share it.
+        num_usable_blocks: the KV memory, as blocks that hold tokens. A paged pool has the null block
+            in addition, so that every layout has room for as many tokens.
+        max_model_len: longest prompt and output.
+        options: other settings of all engines.
+    """
+
+    model: LoadedModel
+    num_usable_blocks: int
+    max_model_len: int
+    options: EngineOptions
+
+    def config(self, stage: int) -> EngineConfig:
+        """The settings of one stage.
+
+        Raises:
+            ConfigError: no such stage, or options that contradict it.
+        """
+        config = EngineConfig.at_stage(stage, self.model.name, **self.options)
+        null_block = 1 if config.kv_layout == "paged" else 0
+        num_blocks = self.num_usable_blocks + null_block
+        return replace(config, num_blocks=num_blocks, max_model_len=self.max_model_len)
+
+    def check(self, stages: Sequence[int]) -> None:
+        """Refuse at once what would fail halfway.
+
+        Raises:
+            ConfigError: a stage whose engine cannot be made.
+        """
+        for stage in stages:
+            decoder = self.model.decoder
+            plan_memory(self.config(stage), self.model.config, decoder.dtype, decoder.device)
+
+    def run(
+        self, workload: Workload, stages: Sequence[int], watch: Callable[[int], OnTokens]
+    ) -> WorkloadResult:
+        """Run the stages one after the other.
+
+        Args:
+            workload: what to serve.
+            stages: in the order of the results.
+            watch: called with each stage before it runs; gives what shows its progress.
+
+        Raises:
+            ConfigError: no stage, or one whose engine cannot be made.
+            PromptError, RequestTooLargeError: a request that cannot be served.
+        """
+        if not stages:
+            raise ConfigError("a ladder has at least one stage")
+        results: list[StageResult] = []
+        reference: Outputs | None = None
+        difference: Difference | None = None
+        num_slots = self.num_usable_blocks * self.config(stages[0]).block_size
+        for stage in stages:
+            engine = LLMEngine(self.config(stage), self.model)
+            result, outputs = run_stage(stage, engine, workload, watch(stage))
+            results.append(result)
+            reference = outputs if reference is None else reference
+            difference = difference or find_difference(stages[0], reference, stage, outputs)
+        return WorkloadResult(
+            name=workload.name,
+            num_requests=len(workload.requests),
+            num_prompt_tokens=workload.num_prompt_tokens,
+            num_output_tokens=workload.num_output_tokens,
+            num_prefix_tokens=workload.num_prefix_tokens,
+            num_slots=num_slots,
+            stages=tuple(results),
+            difference=difference,
+        )
+
+
+def find_difference(reference: int, expected: Outputs, stage: int, outputs: Outputs) -> Difference | None:
+    """The first token of `stage` that is not that of the stage `reference`."""
+    for request, (wanted, got) in enumerate(zip(expected, outputs, strict=True)):
+        if wanted != got:
+            same = [a == b for a, b in zip(wanted, got, strict=False)]
+            position = same.index(False) if False in same else len(same)
+            return Difference(stage, reference, request, position)
+    return None

@@ -1,0 +1,186 @@
+"""`minipaged ladder`: one workload at every stage of the engine, and what each stage bought."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from minipaged.cli.arguments import memory_amount, positive_int
+from minipaged.cli.ladder_setup import MAX_MODEL_LEN, NUM_LONGEST, NUM_REQUESTS, prepare
+from minipaged.cli.streams import remark, stderr_console, stdout_console
+from minipaged.cli.threads import suitable_threads
+from minipaged.config import DType, LoadFormat
+from minipaged.stages import NUM_STAGES
+
+if TYPE_CHECKING:
+    from minipaged.bench.ladder import WorkloadResult
+    from minipaged.bench.stage_run import OnTokens
+    from minipaged.sim.workload import Workload
+
+EXIT_DIFFERENT_TOKENS = 1
+
+
+def stages(text: str) -> tuple[int, ...]:
+    """Stages, such as `1-8` or `2,5-8`, in their order and each once."""
+    chosen: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            begin = int(first)
+            end = int(last) if dash else begin
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a list of stages such as 1-8 or 2,5-8"
+            ) from None
+        if not 1 <= begin <= end <= NUM_STAGES:
+            raise argparse.ArgumentTypeError(f"{part!r} are no stages: there are 1 to {NUM_STAGES}")
+        chosen.update(range(begin, end + 1))
+    return tuple(sorted(chosen))
+
+
+def seed(text: str) -> int:
+    """An integer of at least 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least 0")
+    return int(text)
+
+
+def new_file(text: str) -> Path:
+    """A file that can be made, in a folder that is there: said now, and not after minutes of work."""
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder")
+    return path
+
+
+def picture(text: str) -> Path:
+    """A `new_file` whose ending is that of a picture."""
+    path = new_file(text)
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise argparse.ArgumentTypeError(f"{text!r} must end in .png, .svg or .pdf")
+    return path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `minipaged ladder`."""
+    parser.add_argument(
+        "--model",
+        default="tiny",
+        help="tiny, smollm2-135m, a folder, a .gguf file, or a hub id (default tiny)",
+    )
+    parser.add_argument(
+        "--requests", type=positive_int, metavar="N", default=NUM_REQUESTS, help=f"(default {NUM_REQUESTS})"
+    )
+    parser.add_argument(
+        "--seed", type=seed, metavar="N", default=0, help="another seed draws another workload (default 0)"
+    )
+    parser.add_argument(
+        "--stages",
+        type=stages,
+        metavar="1-8",
+        default=tuple(range(1, NUM_STAGES + 1)),
+        help="such as 2,5-8 (default 1-8); stage 1 takes the longest",
+    )
+    pool = parser.add_mutually_exclusive_group()
+    pool.add_argument(
+        "--num-blocks", type=positive_int, metavar="N", help="KV memory in blocks, the null block included"
+    )
+    pool.add_argument(
+        "--kv-memory",
+        type=memory_amount,
+        metavar="1MiB",
+        help=f"KV memory (default: enough for {NUM_LONGEST} requests of the maximum length)",
+    )
+    parser.add_argument(
+        "--max-model-len",
+        type=positive_int,
+        metavar="N",
+        help="longest prompt plus output, in tokens, to which the workload's lengths are scaled "
+        f"(default {MAX_MODEL_LEN}, or what the model or the KV memory allows)",
+    )
+    parser.add_argument(
+        "--block-size", type=positive_int, metavar="N", default=16, help="tokens per block (default 16)"
+    )
+    parser.add_argument("--dtype", choices=get_args(DType), default="auto", help="(default auto)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default auto)")
+    parser.add_argument(
+        "--load-format",
+        choices=get_args(LoadFormat),
+        default="auto",
+        help="dummy: random weights of the real shape",
+    )
+    parser.add_argument("--out", type=new_file, metavar="FILE.json", help="write all results to a file")
+    parser.add_argument("--plot", type=picture, metavar="FILE.png", help="draw them into a file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the ladder; 1 if the stages disagree. Raises `MinipagedError` for what cannot be run."""
+    import torch
+
+    from minipaged.bench.ladder import LadderResult
+    from minipaged.bench.ladder_remarks import remarks
+    from minipaged.view.ladder_report import ladder_report
+
+    ladder, workloads = prepare(args)
+    decoder = ladder.model.decoder
+    remark(
+        f"{ladder.num_usable_blocks:,} blocks of {args.block_size} tokens at each stage that has a KV cache; "
+        "the null block of a paged one comes on top, so that all have room for as many tokens"
+    )
+    console, results = stdout_console(), []
+    with suitable_threads(decoder):
+        num_threads = torch.get_num_threads()
+        for workload, chosen in workloads:
+            with progress(workload) as watch:
+                result = ladder.run(workload, chosen, watch)
+            results.append(result)
+            console.print(ladder_report(result, remarks(result)))
+            console.print()
+    whole = LadderResult(
+        model=args.model,
+        dtype=str(decoder.dtype).removeprefix("torch."),
+        device=str(decoder.device),
+        num_threads=num_threads,
+        seed=args.seed,
+        block_size=args.block_size,
+        max_model_len=ladder.max_model_len,
+        workloads=tuple(results),
+    )
+    if args.out is not None:
+        args.out.write_text(whole.to_json())
+    if args.plot is not None:
+        from minipaged.view.ladder_plot import plot_ladder
+
+        plot_ladder(whole, args.plot)
+    return _report_differences(results, whole.dtype)
+
+
+@contextmanager
+def progress(workload: Workload) -> Iterator[Callable[[int], OnTokens]]:
+    """A bar for each stage, in a terminal. Yields what begins the bar of a stage."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from minipaged.bench.ladder import STAGE_NAMES
+
+    console = stderr_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
+
+        def watch(stage: int) -> OnTokens:
+            task = bars.add_task(f"{stage} {STAGE_NAMES[stage]}", total=workload.num_output_tokens)
+            return lambda num_tokens: bars.update(task, completed=num_tokens)
+
+        yield watch
+
+
+def _report_differences(results: Sequence[WorkloadResult], dtype: str) -> int:
+    different = [result for result in results if result.difference is not None]
+    for result in different:
+        rounding = "" if dtype == "float32" else f"; in {dtype} that may be rounding: try --dtype float32"
+        remark(f"{result.name}: {result.difference}{rounding}")
+    return EXIT_DIFFERENT_TOKENS if different else 0

@@ -1,0 +1,38 @@
+"""`minipaged next`: the exercise to do next."""
+
+from __future__ import annotations
+
+import argparse
+
+from minipaged.cli.source_code import print_source
+from minipaged.cli.streams import remark, stdout_console
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`minipaged next` has no arguments."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the first exercise that does not pass yet."""
+    from minipaged.course import folders, registry, stubs
+    from minipaged.course.implementation import implementation
+    from minipaged.course.progress import next_exercise, progress
+
+    console = stdout_console()
+    found = progress(before=lambda chapters: remark("Checking what has changed …"))
+    exercise = next_exercise(found)
+    if exercise is None:
+        console.print("Everything that there is passes. `minipaged progress` shows it.", style="green")
+        return 0
+    chapter = registry.chapter(exercise.chapter)
+    mine = implementation(chapter, "mine")
+    console.print(f"{exercise.number}  {exercise.title}", style="bold")
+    console.print(f"write    {', '.join(exercise.names)} in {mine.where(exercise)}", soft_wrap=True)
+    source = folders.shown(folders.chapter_folder(chapter) / f"{chapter.slug}.ipynb")
+    console.print(f"read     “{exercise.section}” in {source}", soft_wrap=True)
+    console.print(f"check    minipaged check {exercise.number}")
+    console.print(f"stuck?   minipaged hint {exercise.number}")
+    text = folders.exercise_file(chapter).read_text(encoding="utf-8")
+    console.print()
+    print_source(console, stubs.text_of(text, exercise.name))
+    return 0

@@ -1,0 +1,25 @@
+"""Snapshot: what exercise 1.5 gives, whoever wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A full cache at one moment.
+
+    Attributes:
+        num_requests: requests in it.
+        num_tokens: their tokens so far: slots that hold something.
+        num_slots: all slots of the cache.
+    """
+
+    num_requests: int
+    num_tokens: int
+    num_slots: int
+
+    @property
+    def used(self) -> float:
+        """The share of slots that hold a token, 0 to 1."""
+        return self.num_tokens / self.num_slots

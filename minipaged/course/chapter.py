@@ -1,0 +1,86 @@
+"""Chapter and Exercise: what the course knows of each, as values. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from minipaged.errors import CourseError
+
+_NUMBER = re.compile(r"([1-9])\.([1-9][0-9]?)")
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One task.
+
+    Attributes:
+        number: chapter and place in it, such as `"4.2"`.
+        names: what the reader writes: functions, or methods as `"Class.method"`; the first one gives
+            the exercise its name.
+        title: what it is about, in a few words.
+        section: the heading in the chapter that explains it, word for word.
+        stretch: whether the chapter can be finished without it.
+    """
+
+    number: str
+    names: tuple[str, ...]
+    title: str
+    section: str
+    stretch: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+    @property
+    def chapter(self) -> int:
+        return chapter_of(self.number)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One chapter.
+
+    Attributes:
+        number: 1 to 8.
+        slug: names its files: `ch01_{slug}.py`, `{slug}.md`, `test_{slug}.py`.
+        title: as in the chapter's heading.
+        minutes: how long it takes.
+        exercises: in the order in which they are solved.
+    """
+
+    number: int
+    slug: str
+    title: str
+    minutes: int
+    exercises: tuple[Exercise, ...]
+
+    @property
+    def stem(self) -> str:
+        """The exercise file's name without its ending: `ch01_kv_size`."""
+        return f"ch{self.number:02}_{self.slug}"
+
+    @property
+    def folder(self) -> str:
+        """Its folder in `chapters/`: `01`."""
+        return f"{self.number:02}"
+
+    def exercise_of(self, name: str) -> Exercise | None:
+        """The exercise in which the reader writes the function or class of that name."""
+        for exercise in self.exercises:
+            if any(name in (each, each.partition(".")[0]) for each in exercise.names):
+                return exercise
+        return None
+
+
+def chapter_of(number: str) -> int:
+    """The chapter of the exercise `"4.2"`: 4.
+
+    Raises:
+        CourseError: not the number of an exercise.
+    """
+    match = _NUMBER.fullmatch(number)
+    if match is None:
+        raise CourseError(f"{number!r} is not the number of an exercise: write it as in 4.2")
+    return int(match[1])

@@ -1,0 +1,69 @@
+"""Running a chapter's tests in a process of their own, so that a file that was just saved is read anew."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from minipaged.course import folders, registry
+from minipaged.course.chapter import Chapter, chapter_of
+from minipaged.course.implementation import implementation
+from minipaged.course.report_view import CheckReport
+from minipaged.course.results import TestResult, by_exercise, read_results
+from minipaged.errors import CourseError
+
+_RAN = (0, 1)  # pytest's exit codes: all passed, some failed
+
+
+def default_impl() -> str:
+    """Whose code is checked unless it is said: `MINIPAGED_IMPL`, or the reader's."""
+    return os.environ.get("MINIPAGED_IMPL") or "mine"
+
+
+def run_tests(
+    chapters: Sequence[Chapter], impl: str = "mine", exercise: str | None = None
+) -> list[TestResult]:
+    """Run the tests of some chapters.
+
+    Args:
+        chapters: at least one.
+        impl: as for `implementation`.
+        exercise: only the tests of this one.
+
+    Raises:
+        CourseError: there is no such code to check, or the tests could not be run.
+    """
+    for chapter in chapters:
+        implementation(chapter, impl)
+    with tempfile.TemporaryDirectory() as temporary:
+        results = Path(temporary) / "results.jsonl"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--impl", impl]
+        command += ["--chapter-results", str(results)]
+        command += [] if exercise is None else ["--exercise", exercise]
+        command += [str(folders.chapter_folder(chapter)) for chapter in chapters]
+        done = subprocess.run(
+            command, cwd=folders.root(), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        )
+        if done.returncode not in _RAN or not results.is_file():
+            said = (done.stdout + done.stderr).strip() or "nothing"
+            raise CourseError(f"the tests could not be run; pytest says: {said[-600:]}")
+        return read_results(results)
+
+
+def check_numbered(number: str, impl: str | None = None) -> CheckReport:
+    """Check a chapter, `"4"`, or an exercise, `"4.2"`.
+
+    Raises:
+        CourseError: there is none of that number.
+    """
+    chosen = default_impl() if impl is None else impl
+    exercise = registry.exercise(number).number if "." in number else None
+    if exercise is None and not number.isdigit():
+        raise CourseError(f"{number!r} is neither a chapter, as in 4, nor an exercise, as in 4.2")
+    chapter = registry.chapter(int(number) if exercise is None else chapter_of(number))
+    results = run_tests([chapter], chosen, exercise)
+    return CheckReport(chapter, chosen, tuple(by_exercise(chapter, results)))

@@ -1,0 +1,109 @@
+"""What a chapter's tests say when an answer is wrong.
+
+A bare `assert` says that two values differ. These say which case it was, what was expected, what
+came, the rule that it breaks and, if given, the state as a drawing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+
+class Wrong(AssertionError):  # noqa: N818 (the state that it stands for)
+    """A wrong answer.
+
+    Attributes:
+        case: what was asked, in words or as a call.
+        expected, got: as they are shown.
+        rule: what always holds, and does not here; or what to look at.
+        state: a drawing; see `minipaged/course/drawing.py`.
+    """
+
+    def __init__(
+        self, *, case: str, expected: str = "", got: str = "", rule: str = "", state: str = ""
+    ) -> None:
+        super().__init__(case)
+        self.case = case
+        self.expected = expected
+        self.got = got
+        self.rule = rule
+        self.state = state
+
+
+def expect_equal(got: object, expected: object, *, case: str, rule: str = "", state: str = "") -> None:
+    """Values are equal, and of one kind: a float that should be an int is wrong, as is a list of them.
+
+    Raises:
+        Wrong: they are not.
+    """
+    if got != expected or _kind(got) != _kind(expected):
+        shown_got, shown_expected = show(got), show(expected)
+        if shown_got == shown_expected or (got == expected and _kind(got) != _kind(expected)):
+            shown_got += f" ({_kind(got)})"
+            shown_expected += f" ({_kind(expected)})"
+        raise Wrong(case=case, expected=shown_expected, got=shown_got, rule=rule, state=state)
+
+
+def expect_close(
+    got: float, expected: float, *, case: str, within: float = 1e-9, rule: str = "", state: str = ""
+) -> None:
+    """Numbers are equal up to `within`, an absolute difference.
+
+    Raises:
+        Wrong: they are not, or `got` is no number.
+    """
+    is_number = isinstance(got, int | float) and not isinstance(got, bool)
+    if not is_number or not abs(got - expected) <= within:
+        raise Wrong(case=case, expected=show(expected), got=show(got), rule=rule, state=state)
+
+
+def expect(
+    holds: bool, *, case: str, rule: str, expected: str = "", got: object = None, state: str = ""
+) -> None:
+    """Something that is always true.
+
+    Raises:
+        Wrong: it is not.
+    """
+    if not holds:
+        shown_got = "" if got is None else show(got)
+        raise Wrong(case=case, expected=expected, got=shown_got, rule=rule, state=state)
+
+
+@contextmanager
+def expect_error(error: type[Exception], *, case: str, rule: str = "") -> Iterator[None]:
+    """The block raises this error.
+
+    Raises:
+        Wrong: it does not. Other errors pass through.
+    """
+    try:
+        yield
+    except error:
+        return
+    raise Wrong(case=case, expected=f"{error.__name__}", got="no error", rule=rule)
+
+
+def show(value: object) -> str:
+    """A value as messages show it: integers with separators, short."""
+    if isinstance(value, bool) or value is None:
+        text = repr(value)
+    elif isinstance(value, int):
+        text = f"{value:,}" if abs(value) >= 10_000 else str(value)
+    elif isinstance(value, float):
+        text = f"{value:,.6g}"
+    elif isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        inside = ", ".join(map(show, value))
+        text = f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
+    else:
+        text = repr(value)
+    return text if len(text) <= 600 else f"{text[:600]}…"
+
+
+def _kind(value: object) -> str:
+    """What `==` does not see: whether numbers are whole, and whether a row of them is a list."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        inner = sorted({_kind(each) for each in value})
+        return f"{type(value).__name__} of {' and '.join(inner) or 'nothing'}"
+    return type(value).__name__

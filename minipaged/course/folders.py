@@ -1,0 +1,70 @@
+"""Where the course's files are: in a clone of the repository, beside the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import minipaged
+from minipaged.course.chapter import Chapter
+from minipaged.errors import CourseError
+
+
+def root() -> Path:
+    """The repository's folder.
+
+    Raises:
+        CourseError: the package is installed without the repository, so there are no chapters.
+    """
+    folder = Path(minipaged.__file__).resolve().parent.parent
+    if not (folder / "chapters" / "conftest.py").is_file():
+        raise CourseError(
+            "the course is not in the installed package: clone the repository, and run "
+            "`pip install -e .` in it"
+        )
+    return folder
+
+
+def shown(path: Path) -> str:
+    """A path as messages show it: from the repository's folder, where it is in there."""
+    try:
+        return path.relative_to(root()).as_posix()
+    except ValueError:
+        return str(path)
+
+
+def exercise_file(chapter: Chapter) -> Path:
+    """What the reader fills in."""
+    return root() / "exercises" / f"{chapter.stem}.py"
+
+
+def solution_file(chapter: Chapter) -> Path:
+    """The source of the stubs, with the marked bodies."""
+    return root() / "solutions" / f"{chapter.stem}.py"
+
+
+def chapter_folder(chapter: Chapter) -> Path:
+    return root() / "chapters" / chapter.folder
+
+
+def chapter_source(chapter: Chapter) -> Path:
+    """The chapter as jupytext Markdown."""
+    return chapter_folder(chapter) / f"{chapter.slug}.md"
+
+
+def notebook_file(chapter: Chapter) -> Path:
+    """The executed notebook."""
+    return chapter_folder(chapter) / f"{chapter.slug}.ipynb"
+
+
+def interview_file(chapter: Chapter) -> Path:
+    """The chapter's interview questions on one page."""
+    return chapter_folder(chapter) / "interview.md"
+
+
+def hints_file(chapter: Chapter) -> Path:
+    return Path(__file__).parent / f"ch{chapter.number:02}" / "hints.md"
+
+
+def state_folder() -> Path:
+    """What the course remembers on this machine: results of checks, and which hints were shown."""
+    return root() / ".minipaged"

@@ -1,0 +1,92 @@
+"""Writes what the course generates from its sources. For those who write chapters.
+
+    python -m minipaged.course.generate            all of it, for all chapters
+    python -m minipaged.course.generate 4          chapter 4
+    python -m minipaged.course.generate 4 --only stubs
+    python -m minipaged.course.generate --check    write nothing; say what is out of step
+
+Stubs come from `solutions/`, notebooks and interview pages from `chapters/NN/*.md`. Notebooks are
+executed, which takes up to a minute each; `--only` leaves them out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from minipaged.course import folders, registry
+from minipaged.course.chapter import Chapter
+from minipaged.course.interview import interview_page
+from minipaged.course.stubs import make_stub
+from minipaged.errors import MinipagedError
+
+KINDS = ("stubs", "interview", "notebooks")
+
+
+def stub_of(chapter: Chapter) -> str:
+    """The text that the exercise file begins with."""
+    return make_stub(folders.solution_file(chapter).read_text(encoding="utf-8"))
+
+
+def out_of_step(chapter: Chapter, kinds: Sequence[str] = KINDS) -> list[str]:
+    """What differs from its source, in words. The reader's own work in `exercises/` does as well."""
+    found = []
+    for kind, path, wanted in (
+        ("stubs", folders.exercise_file(chapter), stub_of),
+        ("interview", folders.interview_file(chapter), interview_page),
+    ):
+        if kind in kinds and (not path.is_file() or path.read_text(encoding="utf-8") != wanted(chapter)):
+            found.append(f"{folders.shown(path)} is not what its source gives")
+    if "notebooks" in kinds:
+        from minipaged.course.notebooks import differences
+
+        name = folders.shown(folders.notebook_file(chapter))
+        found += [f"{name}: {difference}" for difference in differences(chapter)]
+    return found
+
+
+def write(chapter: Chapter, kinds: Sequence[str]) -> None:
+    """Write a chapter's generated files.
+
+    Raises:
+        CourseError: a source that is not as it should be.
+    """
+    if "stubs" in kinds:
+        folders.exercise_file(chapter).write_text(stub_of(chapter), encoding="utf-8")
+        print(f"wrote {folders.shown(folders.exercise_file(chapter))}")
+    if "interview" in kinds:
+        folders.interview_file(chapter).write_text(interview_page(chapter), encoding="utf-8")
+        print(f"wrote {folders.shown(folders.interview_file(chapter))}")
+    if "notebooks" in kinds:
+        from minipaged.course.notebooks import write_executed
+
+        print(f"wrote {folders.shown(write_executed(chapter))}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns 1 if `--check` finds something, 2 for bad input."""
+    parser = argparse.ArgumentParser(prog="python -m minipaged.course.generate", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("chapters", nargs="*", type=int, help="default: all")
+    parser.add_argument("--only", choices=KINDS, action="append", help="may be repeated")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    args = parser.parse_args(argv)
+    kinds = args.only or KINDS
+    try:
+        chosen = [registry.chapter(number) for number in args.chapters] or registry.chapters()
+        if not args.check:
+            for chapter in chosen:
+                write(chapter, kinds)
+            return 0
+        found = [each for chapter in chosen for each in out_of_step(chapter, kinds)]
+    except MinipagedError as error:
+        print(f"generate: {error}", file=sys.stderr)
+        return 2
+    for each in found:
+        print(each)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,106 @@
+"""Implementation: whose code is checked. A module with the names of the chapter's exercises."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from minipaged.course import folders, stubs
+from minipaged.course.chapter import Chapter, Exercise
+from minipaged.errors import CourseError
+
+IMPLEMENTATIONS = ("mine", "solutions", "engine")
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """Where the code of one chapter comes from.
+
+    Attributes:
+        name: `"mine"`, `"solutions"`, `"engine"`, or a folder with exercise files.
+        path: the file.
+    """
+
+    chapter: Chapter
+    name: str
+    path: Path
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing can be missing: not the reader's."""
+        return self.name in ("solutions", "engine")
+
+    def load(self) -> ModuleType:
+        """Execute the file.
+
+        Raises:
+            Exception: whatever the reader's file raises when it is imported.
+        """
+        if self.name == "engine":
+            return importlib.import_module(_engine_module(self.chapter))
+        return load_file(self.path, f"{self.path.parent.name}.{self.chapter.stem}")
+
+    def written(self) -> frozenset[str]:
+        """The exercises of the chapter that no longer raise `NotYet`: right or wrong.
+
+        Raises:
+            SyntaxError: the file is not Python.
+        """
+        numbers = {exercise.number for exercise in self.chapter.exercises}
+        if self.is_complete:
+            return frozenset(numbers)
+        return frozenset(numbers - stubs.unwritten(self.path.read_text(encoding="utf-8")).keys())
+
+    def where(self, exercise: Exercise) -> str:
+        """File and line of an exercise, to be shown."""
+        source = self.path.read_text(encoding="utf-8")
+        return f"{folders.shown(self.path)}:{stubs.line_of(source, exercise.name)}"
+
+
+def implementation(chapter: Chapter, name: str) -> Implementation:
+    """Whose code: `"mine"`, `"solutions"`, `"engine"`, or a folder that holds exercise files.
+
+    Raises:
+        CourseError: no such folder, or no file for this chapter in it.
+    """
+    if name == "engine":
+        spec = importlib.util.find_spec(_engine_module(chapter))
+        if spec is None or spec.origin is None:
+            raise CourseError(f"chapter {chapter.number} does not say which code of the engine it is about")
+        return Implementation(chapter, name, Path(spec.origin))
+    if name == "mine":
+        path = folders.exercise_file(chapter)
+    elif name == "solutions":
+        path = folders.solution_file(chapter)
+    else:
+        path = Path(name).resolve() / f"{chapter.stem}.py"
+    if not path.is_file():
+        raise CourseError(
+            f"there is no {folders.shown(path)}: --impl takes {', '.join(IMPLEMENTATIONS)}, or a folder "
+            f"with {chapter.stem}.py in it (`minipaged reset {chapter.number}` makes a new stub)"
+        )
+    return Implementation(chapter, name, path)
+
+
+def load_file(path: Path, name: str) -> ModuleType:
+    """Execute a Python file as a module of that name, also if it was executed before.
+
+    Raises:
+        Exception: whatever the file raises.
+    """
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up while it is being executed
+    # Compiled here, and not by the loader: a file that is saved twice in a second is read twice.
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
+    return module
+
+
+def _engine_module(chapter: Chapter) -> str:
+    return f"minipaged.course.ch{chapter.number:02}.engine"

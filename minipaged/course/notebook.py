@@ -1,0 +1,95 @@
+"""What a chapter's notebook uses: the reader's code, checks, bugs, and the reader's engine."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Unpack
+
+from rich.console import Console
+
+from minipaged.config import EngineConfig, EngineOptions
+from minipaged.course import registry, zoo
+from minipaged.course.chapter import Chapter
+from minipaged.course.checks import check_numbered, default_impl
+from minipaged.course.implementation import Implementation, implementation
+from minipaged.course.report_view import CheckReport
+from minipaged.course.seams import ResolvedParts, resolve
+
+
+class Code:
+    """A chapter's functions: the reader's where they are written, and the solution's elsewhere.
+
+    The solution stands in so that a notebook can be read to its end before everything is solved; it
+    says so, once for each exercise.
+    """
+
+    def __init__(self, chapter: Chapter, impl: str) -> None:
+        self._chapter = chapter
+        self._source = implementation(chapter, impl)
+        self._written = self._source.written()
+        self._module: ModuleType | None = None
+        self._solution: ModuleType | None = None
+        self._said: set[str] = set()
+
+    def __getattr__(self, name: str) -> object:
+        exercise = self._chapter.exercise_of(name)
+        if exercise is None or exercise.number in self._written:
+            if self._module is None:
+                self._module = self._source.load()
+            return getattr(self._module, name)
+        if exercise.number not in self._said:
+            self._said.add(exercise.number)
+            Console(markup=False, highlight=False).print(
+                f"Exercise {exercise.number}, {exercise.name}, is not written yet: going on with the "
+                "solution's. Run this cell again when yours is there.",
+                style="yellow",
+            )
+        if self._solution is None:
+            self._solution = implementation(self._chapter, "solutions").load()
+        return getattr(self._solution, name)
+
+
+def code(chapter: int) -> Code:
+    """The functions of a chapter's exercises, as saved now.
+
+    Raises:
+        CourseError: there is no such chapter.
+        SyntaxError: the reader's file is not Python.
+    """
+    return Code(registry.chapter(chapter), default_impl())
+
+
+def check(number: str | int) -> CheckReport:
+    """Check a chapter or an exercise: what `minipaged check` shows.
+
+    Raises:
+        CourseError: there is none of that number.
+    """
+    return check_numbered(str(number))
+
+
+def bug(chapter: int, name: str) -> ModuleType:
+    """The chapter's functions, solved, with one bug in them.
+
+    Raises:
+        CourseError: the chapter has no bug of that name.
+    """
+    return zoo.load_mutant(registry.chapter(chapter), name)
+
+
+def my_parts(*chapters: int, **options: Unpack[EngineOptions]) -> ResolvedParts:
+    """The engine's parts with all that the reader has written, in these chapters or in any:
+    `LLM("tiny", parts=my_parts().parts)`.
+
+    Args:
+        chapters: their numbers; without any, all.
+        options: of the engine that is to run with them, as `LLM` takes them. Parts of another layout are
+            left out: `my_parts(kv_layout="contiguous")`.
+
+    Raises:
+        CourseError: there is no such chapter.
+        NotYet: nothing is written that the engine can run with.
+    """
+    chosen = [registry.chapter(number) for number in chapters] or registry.chapters()
+    sources: list[Implementation] = [implementation(chapter, default_impl()) for chapter in chosen]
+    return resolve(sources).used_by(EngineConfig(**options))

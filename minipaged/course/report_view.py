@@ -1,0 +1,94 @@
+"""Results, drawn with rich: in a terminal, in pytest's summary, and in a notebook."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.jupyter import JupyterMixin
+from rich.table import Table
+from rich.text import Text
+
+from minipaged.course.chapter import Chapter
+from minipaged.course.results import ExerciseResult, PartRow, State
+
+_MARKS: dict[State, tuple[str, str]] = {
+    "pass": ("✓", "green"),
+    "wrong": ("✗", "red"),
+    "todo": ("·", "yellow"),
+}
+_WHOSE = {"mine": "yours", "engine": "the engine's", "solutions": "the solution's"}
+
+
+@dataclass(frozen=True)
+class CheckReport(JupyterMixin):
+    """What a check found: a line for each exercise, then what is wrong or to do.
+
+    Attributes:
+        chapter: that was checked.
+        impl: whose code.
+        results: in order.
+    """
+
+    chapter: Chapter
+    impl: str
+    results: tuple[ExerciseResult, ...]
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.results) and all(each.state == "pass" for each in self.results)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield states_table(self.chapter, self.results)
+        yield from self._texts()
+        rows = [row for each in self.results for test in each.tests for row in test.parts]
+        if rows:
+            yield Text()
+            yield parts_table(rows)
+
+    def _texts(self) -> Iterator[RenderableType]:
+        for each in self.results:
+            for text in each.texts:
+                heading, _, rest = text.partition("\n")
+                yield Text(f"\n{heading}" if rest else heading, style=_MARKS[each.state][1], no_wrap=False)
+                if rest:
+                    yield Text(rest)
+
+
+def states_table(chapter: Chapter, results: Sequence[ExerciseResult]) -> Table:
+    """One line for each exercise."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column()
+    table.add_column(overflow="fold")
+    table.add_column()
+    for each in results:
+        mark, style = _MARKS[each.state]
+        number = "" if each.exercise is None else each.exercise.number
+        title = "your code in the engine" if each.exercise is None else each.exercise.title
+        if each.exercise is not None and each.exercise.stretch:
+            title += " (stretch)"
+        table.add_row(Text(mark, style), number, Text(title), Text(each.state, style))
+    return table
+
+
+def parts_table(rows: Sequence[PartRow]) -> Table:
+    """Whose code the engine ran with."""
+    table = Table(title="The engine ran with", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("part")
+    table.add_column("exercise")
+    table.add_column("whose")
+    table.add_column("calls", justify="right")
+    for row in rows:
+        calls = "" if row.num_calls is None else f"{row.num_calls:,}"
+        table.add_row(row.part, row.exercise, _WHOSE.get(row.whose, row.whose), calls)
+    return table
+
+
+def as_text(renderable: RenderableType, width: int) -> str:
+    """Plain text of that width."""
+    stream = io.StringIO()
+    Console(file=stream, width=width, markup=False, highlight=False, emoji=False).print(renderable)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())

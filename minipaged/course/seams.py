@@ -1,0 +1,123 @@
+"""Seams: how an exercise gets into the engine, as one of its `Parts`.
+
+Where the reader has written an exercise, the engine runs with it; elsewhere it runs with its own
+code. `ResolvedParts` also counts the calls, so that "your code ran" is a number and not a claim.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+
+from minipaged.config_conflicts import unused_parts
+from minipaged.course.chapter import Chapter
+from minipaged.course.implementation import Implementation
+from minipaged.course.not_yet import NotYet
+from minipaged.course.results import PartRow
+
+if TYPE_CHECKING:
+    from minipaged.config import EngineConfig
+    from minipaged.parts import Parts
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Seam:
+    """One exercise as a part of the engine.
+
+    Attributes:
+        exercise: its number.
+        part: the field of `Parts` that it fills.
+        adapt: makes the part from the chapter's module. Often `lambda code: code.slot_mapping`; an
+            adapter where the exercise is simpler than the engine's interface.
+    """
+
+    exercise: str
+    part: str
+    adapt: Callable[[ModuleType], Callable[..., object]]
+
+
+class CountedCalls(Generic[P, R]):
+    """A function, or a class, that counts how often it was called."""
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self._function = function
+        self.num_calls = 0
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        self.num_calls += 1
+        return self._function(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class ResolvedParts:
+    """The parts of an engine that runs with a reader's code.
+
+    Attributes:
+        parts: for `EngineConfig(parts=…)`.
+        whose: for each part that an exercise can fill: the exercise, and whose code fills it.
+    """
+
+    parts: Parts
+    whose: tuple[tuple[str, str, str], ...]
+    counters: dict[str, CountedCalls[..., object]] = field(default_factory=dict)
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The exercises that run in this engine."""
+        return tuple(exercise for part, exercise, _ in self.whose if part in self.counters)
+
+    def used_by(self, config: EngineConfig) -> ResolvedParts:
+        """Without the parts that an engine of these settings would never call, and would refuse."""
+        unused = unused_parts(config, self.parts)
+        own = {each.name: each.default for each in fields(self.parts) if each.name in unused}
+        return ResolvedParts(
+            replace(self.parts, **own),
+            tuple(row for row in self.whose if row[0] not in unused),
+            {part: counter for part, counter in self.counters.items() if part not in unused},
+        )
+
+    def table(self) -> list[PartRow]:
+        """Which code ran, and how often."""
+        return [
+            PartRow(part, exercise, whose, self.counters[part].num_calls if part in self.counters else None)
+            for part, exercise, whose in self.whose
+        ]
+
+
+def seams(chapter: Chapter) -> tuple[Seam, ...]:
+    """The seams of a chapter: `SEAMS` of `minipaged/course/chNN/seams.py`."""
+    return importlib.import_module(f"minipaged.course.ch{chapter.number:02}.seams").SEAMS
+
+
+def resolve(implementations: Iterable[Implementation]) -> ResolvedParts:
+    """The parts made of what is written; for a part of two chapters the later one's.
+
+    Raises:
+        NotYet: nothing is written.
+        Exception: what the reader's file raises when it is imported.
+    """
+    counters: dict[str, CountedCalls[..., object]] = {}
+    whose: dict[str, tuple[str, str, str]] = {}
+    for each in implementations:
+        wanted = seams(each.chapter)
+        written = each.written()
+        code = each.load() if any(seam.exercise in written for seam in wanted) else None
+        for seam in wanted:
+            if code is not None and seam.exercise in written:
+                counters[seam.part] = CountedCalls(seam.adapt(code))
+                whose[seam.part] = (seam.part, seam.exercise, each.name)
+            else:
+                whose.setdefault(seam.part, (seam.part, seam.exercise, "engine"))
+    if not counters:
+        raise NotYet("", "in the engine")
+    from minipaged.parts import Parts  # imports torch, which takes seconds
+
+    return ResolvedParts(Parts(**counters), tuple(whose.values()), counters)  # pyright: ignore[reportArgumentType]

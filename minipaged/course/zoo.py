@@ -1,0 +1,84 @@
+"""The bug zoo: plausible wrong solutions, each of which its exercise's tests must catch.
+
+A mutant is a change of the solution file's text. `minipaged/course/chNN/zoo.py` has the chapter's, as
+`MUTANTS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+
+from minipaged.course import folders, stubs
+from minipaged.course.chapter import Chapter
+from minipaged.course.implementation import load_file
+from minipaged.errors import CourseError
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One wrong solution.
+
+    Attributes:
+        exercise: whose tests catch it.
+        name: what is wrong, in a few words, as an identifier: `copies_after_the_write`.
+        old: text of the solution, which occurs in this exercise's marked bodies exactly once.
+        new: what stands there instead.
+    """
+
+    exercise: str
+    name: str
+    old: str
+    new: str
+
+
+def mutants(chapter: Chapter) -> tuple[Mutant, ...]:
+    """The chapter's zoo."""
+    return importlib.import_module(f"minipaged.course.ch{chapter.number:02}.zoo").MUTANTS
+
+
+def mutate(source: str, mutant: Mutant) -> str:
+    """The text of the solution file with the mutant's bug in it, without the markers.
+
+    Raises:
+        CourseError: the old text is not in the exercise's bodies, or is there more than once.
+    """
+    lines = source.splitlines(keepends=True)
+    places = []
+    for region in stubs.regions(source):
+        if region.exercise == mutant.exercise:
+            body = "".join(lines[region.begin + 1 : region.end])
+            places += [(region, body)] * body.count(mutant.old)
+    if len(places) != 1:
+        raise CourseError(
+            f"mutant {mutant.exercise} {mutant.name}: its old text occurs {len(places)} times in the "
+            "solution of its exercise, and must occur once"
+        )
+    region, body = places[0]
+    lines[region.begin + 1 : region.end] = [body.replace(mutant.old, mutant.new)]
+    return stubs.without_markers("".join(lines))
+
+
+def write_mutant(chapter: Chapter, mutant: Mutant, folder: Path) -> Path:
+    """Write the exercise file with the bug into a folder, for `--impl FOLDER`."""
+    path = folder / f"{chapter.stem}.py"
+    path.write_text(
+        mutate(folders.solution_file(chapter).read_text(encoding="utf-8"), mutant), encoding="utf-8"
+    )
+    return path
+
+
+def load_mutant(chapter: Chapter, name: str) -> ModuleType:
+    """The chapter's module with one bug in it.
+
+    Raises:
+        CourseError: there is no mutant of that name.
+    """
+    for mutant in mutants(chapter):
+        if mutant.name == name:
+            with TemporaryDirectory() as folder:
+                return load_file(write_mutant(chapter, mutant, Path(folder)), f"bug.{chapter.stem}")
+    raise CourseError(f"the zoo of chapter {chapter.number} has no {name!r}")

@@ -1,0 +1,40 @@
+"""Finding where a text begins to say what it has said before."""
+
+from __future__ import annotations
+
+import re
+
+_WORD = re.compile(r"[a-z0-9']+")
+# A sentence ends with a mark and perhaps a closing quote, before white space or the end.
+_SENTENCE = re.compile(r".*?[.!?][\"']?(?=\s|$)", re.DOTALL)
+
+
+def words(text: str) -> list[str]:
+    """The words in lower case, without punctuation."""
+    return _WORD.findall(text.lower())
+
+
+def sentences(text: str) -> list[str]:
+    """The complete sentences with the white space before them; what follows the last is left out."""
+    return _SENTENCE.findall(text)
+
+
+def has_repeat(listed: list[str], length: int) -> bool:
+    """Whether `length` words in a row occur twice."""
+    grams = [tuple(listed[i : i + length]) for i in range(len(listed) - length + 1)]
+    return len(set(grams)) < len(grams)
+
+
+def before_repeat(text: str, length: int) -> str:
+    """The complete sentences up to the first that repeats `length` words in a row.
+
+    A quotation is kept whole or not at all.
+    """
+    kept = read = ""
+    for sentence in sentences(text):
+        read += sentence
+        if has_repeat(words(read), length):
+            break
+        if read.count('"') % 2 == 0:
+            kept = read
+    return kept

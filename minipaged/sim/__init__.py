@@ -1,0 +1,1 @@
+"""Simulating a server: what comes in, and what it costs. numpy and the standard library alone."""

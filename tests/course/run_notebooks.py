@@ -1,0 +1,50 @@
+"""Runs every notebook, with the solutions and with untouched exercises.
+
+    pytest tests/course/run_notebooks.py
+
+Not part of a plain `pytest`, whose files are called `test_…`: it takes up to a minute for each.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from minipaged.course import folders, registry
+from minipaged.course.chapter import Chapter
+from minipaged.course.generate import stub_of
+from minipaged.course.notebooks import cells_of, execute
+
+MOST_SECONDS = 60
+
+
+@pytest.mark.parametrize("chapter", registry.chapters(), ids=lambda chapter: chapter.stem)
+@pytest.mark.parametrize("whose", ["solutions", "untouched"])
+def test_a_notebook_runs_to_its_end(chapter: Chapter, whose: str, tmp_path: Path) -> None:
+    impl = whose
+    if whose == "untouched":
+        impl = str(tmp_path)
+        for each in registry.chapters():
+            (tmp_path / f"{each.stem}.py").write_text(stub_of(each), encoding="utf-8")
+    begin = time.perf_counter()
+    executed = execute(cells_of(chapter), folders.chapter_folder(chapter), impl)
+    assert time.perf_counter() - begin < MOST_SECONDS
+    text = "\n".join(
+        output.get("text", "") or str(output.get("data", {}).get("text/plain", ""))
+        for cell in executed.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+    )
+    assert ("is not written yet" in text) == (whose == "untouched")
+
+
+def test_the_notebooks_become_slides(tmp_path: Path) -> None:
+    from nbconvert import SlidesExporter
+
+    for chapter in registry.chapters():
+        copy = shutil.copy(folders.notebook_file(chapter), tmp_path)
+        html, _ = SlidesExporter().from_filename(str(copy))
+        assert html.count("<section") > 10

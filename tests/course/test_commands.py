@@ -1,0 +1,172 @@
+"""The commands of the course, on exercise files of the test's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minipaged.cli import check as check_command
+from minipaged.cli import main as cli
+from minipaged.cli import questions
+from minipaged.course import folders, progress, registry, stubs
+from minipaged.course.generate import stub_of
+from minipaged.course.results import TestResult
+
+CHAPTER = registry.chapter(1)
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The reader's file, untouched; nothing is remembered, and no tests are run."""
+    path = tmp_path / f"{CHAPTER.stem}.py"
+    path.write_text(stub_of(CHAPTER), encoding="utf-8")
+    monkeypatch.setattr(folders, "exercise_file", lambda chapter: path)
+    monkeypatch.setattr(folders, "state_folder", lambda: tmp_path / "state")
+
+    def run_tests(chapters: object) -> list[TestResult]:
+        missing = stubs.unwritten(path.read_text(encoding="utf-8"))
+        return [
+            TestResult(1, e.number, "t", 1, "todo" if e.number in missing else "pass", "")
+            for e in CHAPTER.exercises
+        ]
+
+    monkeypatch.setattr(progress, "run_tests", run_tests)
+    monkeypatch.setattr(registry, "chapters", lambda: (CHAPTER,))
+    return path
+
+
+def _solve(path: Path, *numbers: str) -> None:
+    source = folders.solution_file(CHAPTER).read_text(encoding="utf-8")
+    path.write_text(stubs.make_stub(source, numbers), encoding="utf-8")
+
+
+def test_hints_come_one_after_the_other(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for level in (1, 2, 3, 3):
+        assert cli.main(["hint", "1.1"]) == 0
+        assert f"hint {level} of 3" in capsys.readouterr().out
+    assert cli.main(["hint", "1.1", "--level", "1"]) == 0
+    assert "hint 1 of 3" in capsys.readouterr().out
+    assert cli.main(["hint", "1.2"]) == 0
+    assert "hint 1 of 3" in capsys.readouterr().out
+
+
+def test_next_is_the_first_that_does_not_pass(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _solve(mine, "1.1", "1.2", "1.4")
+    assert cli.main(["next"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("1.3  ")
+    assert "def max_concurrency(" in shown
+    _solve(mine, *(exercise.number for exercise in CHAPTER.exercises))
+    assert cli.main(["next"]) == 0
+    assert "Everything" in capsys.readouterr().out
+
+
+def test_progress_draws_everything(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _solve(mine, "1.1")
+    assert cli.main(["progress"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 of 5 pass" in shown
+    for exercise in CHAPTER.exercises:
+        assert exercise.title in shown
+
+
+def test_reset_keeps_the_reader_s_file(
+    mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli.main(["reset", "1"]) == 0
+    assert "untouched" in capsys.readouterr().out
+    for number in (1, 2):
+        mine.write_text(f"mine {number}")
+        assert cli.main(["reset", "1", "--yes"]) == 0
+        assert mine.read_text(encoding="utf-8") == stub_of(CHAPTER)
+        assert mine.with_name(f"{mine.stem}.kept{number}.py").read_text() == f"mine {number}"
+    mine.write_text("mine 3")
+    assert cli.main(["reset", "1"]) == 2  # nobody to ask
+    assert "--yes" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: "n")
+    assert cli.main(["reset", "1"]) == 1
+    assert mine.read_text() == "mine 3"
+
+
+def test_a_solution_is_shown_at_once_only_to_who_has_one(
+    mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _solve(mine, "1.1")
+    assert cli.main(["solution", "1.1"]) == 0
+    shown = capsys.readouterr().out
+    assert "numbers_per_layer = " in shown
+    assert "SOLUTION" not in shown
+    assert cli.main(["solution", "1.2"]) == 2
+    assert "not solved yet" in capsys.readouterr().err
+    asked: list[str] = []
+
+    def confirmed(question: str, *, yes: bool) -> bool:
+        asked.append(question)
+        return False
+
+    monkeypatch.setattr("minipaged.cli.solution.confirmed", confirmed)
+    assert cli.main(["solution", "1.2"]) == 1
+    assert "kv_cache_bytes" not in capsys.readouterr().out
+    assert len(asked) == 1
+    assert cli.main(["solution", "1.2", "--yes"]) == 0
+    assert "kv_cache_bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "9"],
+        ["check", "1.9"],
+        ["check", "one"],
+        ["check", "1", "--impl", "nowhere"],
+        ["hint", "1"],
+        ["hint", "1.9"],
+        ["reset", "9"],
+        ["solution", "1.9"],
+    ],
+)
+def test_bad_input_is_one_line(mine: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+
+
+def test_check_shows_the_states_and_its_code_is_whether_all_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["check", "1.1", "--impl", "solutions"]) == 0
+    assert "✓  1.1" in capsys.readouterr().out
+    (tmp_path / f"{CHAPTER.stem}.py").write_text(stub_of(CHAPTER), encoding="utf-8")
+    assert cli.main(["check", "1.1", "--impl", str(tmp_path)]) == 1
+    assert "minipaged hint 1.1" in " ".join(capsys.readouterr().out.split())
+
+
+def test_watch_checks_again_when_the_file_was_saved(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[str] = []
+
+    def check(number: str, impl: str | None) -> bool:
+        seen.append(mine.read_text(encoding="utf-8")[-6:])
+        return False
+
+    def wait(seconds: float) -> None:
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        mine.write_text("saved anew")
+
+    monkeypatch.setattr(check_command, "_check", check)
+    monkeypatch.setattr(check_command.time, "sleep", wait)
+    assert cli.main(["check", "1", "--watch"]) == cli.EXIT_INTERRUPTED
+    assert len(seen) == 2
+    assert seen[1] == "d anew"
+
+
+@pytest.mark.parametrize(("answer", "expected"), [("y", True), ("Yes ", True), ("", False), ("no", False)])
+def test_only_yes_is_yes(answer: str, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: answer)
+    assert questions.confirmed("Really?", yes=False) is expected

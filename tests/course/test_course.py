@@ -1,0 +1,225 @@
+"""The registry, hints, interview questions, the zoo, parts and progress."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from minipaged.course import NotYet, folders, notebook, progress, registry, seams, stubs, zoo
+from minipaged.course.hints import parse_hints
+from minipaged.course.implementation import implementation
+from minipaged.course.interview import questions
+from minipaged.course.results import ExerciseResult, PartRow, TestResult, by_exercise
+from minipaged.course.zoo import Mutant
+from minipaged.errors import CourseError
+
+CHAPTER = registry.chapter(1)
+SOURCE = folders.solution_file(CHAPTER).read_text(encoding="utf-8")
+
+
+def _folder(path: Path, *keep: str) -> str:
+    """An exercise file in which these are solved."""
+    (path / f"{CHAPTER.stem}.py").write_text(stubs.make_stub(SOURCE, keep), encoding="utf-8")
+    return str(path)
+
+
+def test_chapters_are_in_order_and_their_exercises_numbered() -> None:
+    numbers = [chapter.number for chapter in registry.chapters()]
+    assert numbers == sorted(set(numbers))
+    for chapter in registry.chapters():
+        assert [e.number for e in chapter.exercises] == [
+            f"{chapter.number}.{place}" for place in range(1, len(chapter.exercises) + 1)
+        ]
+
+
+@pytest.mark.parametrize("number", ["1.9", "9.1", "1", "x", "1.0", ""])
+def test_exercises_that_there_are_not(number: str) -> None:
+    with pytest.raises(CourseError):
+        registry.exercise(number)
+
+
+def test_the_course_is_light_until_it_runs() -> None:
+    script = (
+        "import sys\n"
+        "import minipaged.course, minipaged.course.pytest_plugin, minipaged.course.ch01.seams\n"
+        "import minipaged.course.notebook, minipaged.course.progress\n"
+        "assert not {'torch', 'transformers', 'matplotlib', 'jupytext'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# Hints and questions
+
+
+def test_hints_are_read_by_exercise_and_level() -> None:
+    text = "# 4.1\n## 1\none\n## 2\ntwo\n```\n# 9.9\n```\n## 3\nthree\n# 4.2\n## 1\nx\n"
+    assert parse_hints(text) == {"4.1": ("one", "two\n```\n# 9.9\n```", "three"), "4.2": ("x",)}
+
+
+@pytest.mark.parametrize(
+    "text", ["## 1\nx\n", "# 4.1\n## 2\nx\n", "words\n# 4.1\n", "# 4.1\n## 1\nx\n# 4.1\n## 1\nx\n"]
+)
+def test_hints_out_of_order_are_refused(text: str) -> None:
+    with pytest.raises(CourseError):
+        parse_hints(text)
+
+
+def test_questions_are_collected() -> None:
+    one = '<details class="interview">\n<summary>Why\nso?</summary>\n\nBecause.\n\n</details>\n'
+    found = questions(f"text\n{one}\n<details><summary>No</summary>x</details>\n{one}")
+    assert [(each.question, each.answer) for each in found] == [("Why so?", "Because.")] * 2
+    with pytest.raises(CourseError):
+        questions('<details class="interview">\nno summary</details>')
+
+
+# The zoo
+
+
+def test_a_mutant_changes_its_exercise_alone() -> None:
+    changed = zoo.mutate(SOURCE, Mutant("1.5", "x", "break", "continue"))
+    assert changed == stubs.without_markers(SOURCE).replace(" break\n", " continue\n")
+
+
+@pytest.mark.parametrize("old", ["no such text", "num_blocks"])
+def test_a_mutant_that_is_nowhere_or_everywhere_is_refused(old: str) -> None:
+    with pytest.raises(CourseError, match="must occur once"):
+        zoo.mutate(SOURCE, Mutant("1.3", "x", old, ""))
+
+
+def test_a_bug_can_be_loaded() -> None:
+    broken = notebook.bug(1, "forgets_the_values")
+    assert broken.bytes_per_token(40, 40, 128, 2) == 409_600
+    with pytest.raises(CourseError, match="no 'nonsense'"):
+        notebook.bug(1, "nonsense")
+
+
+# Whose code
+
+
+def test_written_is_what_no_longer_raises(tmp_path: Path) -> None:
+    source = implementation(CHAPTER, _folder(tmp_path, "1.1", "1.4"))
+    assert source.written() == {"1.1", "1.4"}
+    assert implementation(CHAPTER, "engine").written() == {e.number for e in CHAPTER.exercises}
+    with pytest.raises(CourseError, match="--impl takes"):
+        implementation(CHAPTER, str(tmp_path / "nowhere"))
+
+
+def test_a_notebook_goes_on_with_the_solution_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(_folder(tmp_path, "1.1"), f"{CHAPTER.stem}.py")
+    path.write_text(path.read_text().replace("return numbers_per_layer *", "return 7 + 0 *"))
+    monkeypatch.setenv("MINIPAGED_IMPL", str(tmp_path))
+    mine = notebook.code(1)
+    assert mine.bytes_per_token(1, 1, 1, 1) == 7  # pyright: ignore[reportCallIssue]
+    assert capsys.readouterr().out == ""
+    for _ in range(2):
+        assert mine.max_model_len_that_fits(5, 16) == 64  # pyright: ignore[reportCallIssue]
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("Exercise 1.2, num_blocks_that_fit, is not written yet") == 1
+    with pytest.raises(AttributeError):
+        _ = mine.nonsense
+
+
+def test_parts_are_the_reader_s_where_written_and_the_engine_s_elsewhere(tmp_path: Path) -> None:
+    from minipaged.kv.size import KVShape
+    from minipaged.parts import Parts
+
+    resolved = seams.resolve([implementation(CHAPTER, _folder(tmp_path, "1.1"))])
+    assert resolved.written == ("1.1",)
+    assert resolved.parts.num_blocks_that_fit is Parts().num_blocks_that_fit
+    assert resolved.parts.bytes_per_token(KVShape(40, 40, 128, 2)) == 819_200
+    assert resolved.table() == [
+        PartRow("bytes_per_token", "1.1", str(tmp_path), 1),
+        PartRow("num_blocks_that_fit", "1.2", "engine", None),
+    ]
+
+
+def test_nothing_written_is_no_parts(tmp_path: Path) -> None:
+    with pytest.raises(NotYet):
+        seams.resolve([implementation(CHAPTER, _folder(tmp_path))])
+
+
+def test_a_part_that_the_engine_never_calls_proves_nothing() -> None:
+    from minipaged.course.expect import Wrong
+    from minipaged.course.in_engine import run_in_engine
+
+    module = ModuleType("a_readers")
+    module.__dict__["hash_function"] = hash
+    resolved = seams.ResolvedParts(
+        seams.resolve([implementation(CHAPTER, "solutions")]).parts,
+        (("bytes_per_token", "1.1", "mine"),),
+        {"bytes_per_token": seams.CountedCalls(hash)},
+    )
+    with pytest.raises(Wrong) as caught:
+        run_in_engine(resolved, prompts=["One"])
+    assert "never called it" in caught.value.rule
+
+
+# Results and progress
+
+
+def _result(exercise: str, state: str, line: int, text: str = "text") -> TestResult:
+    return TestResult(1, exercise, f"test_{line}", line, state, text)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_exercise_is_wrong_before_it_is_todo_before_it_passes() -> None:
+    for states, expected in (
+        (("pass", "pass"), "pass"),
+        (("pass", "todo"), "todo"),
+        (("todo", "wrong", "pass"), "wrong"),
+    ):
+        tests = tuple(_result("1.1", state, line) for line, state in enumerate(states))
+        assert ExerciseResult(CHAPTER.exercises[0], tests).state == expected
+
+
+def test_only_the_first_wrong_test_is_shown_in_full() -> None:
+    results = [
+        _result("1.1", "wrong", 2, "second"),
+        _result("1.1", "wrong", 1, "first"),
+        _result("", "pass", 9),
+    ]
+    grouped = by_exercise(CHAPTER, results)
+    assert [each.exercise for each in grouped] == [CHAPTER.exercises[0], None]
+    (text,) = grouped[0].texts
+    assert text.startswith("first")
+    assert "test_2" in text
+    assert "second" not in text
+
+
+def test_results_survive_json() -> None:
+    result = TestResult(1, "1.1", "t", 3, "wrong", "a\nb", (PartRow("p", "1.1", "mine", 3),))
+    assert TestResult.from_json(result.to_json()) == result
+    assert "\n" not in result.to_json()
+
+
+def test_progress_is_remembered_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exercises = tmp_path / "ch01_kv_size.py"
+    exercises.write_text("one")
+    monkeypatch.setattr(folders, "state_folder", lambda: tmp_path / "state")
+    monkeypatch.setattr(folders, "exercise_file", lambda chapter: exercises)
+    runs = []
+
+    def run_tests(chapters: list[object]) -> list[TestResult]:
+        runs.append(chapters)
+        return [_result(e.number, "pass" if e.number == "1.1" else "todo", 1) for e in CHAPTER.exercises]
+
+    monkeypatch.setattr(progress, "run_tests", run_tests)
+    for expected_runs in (1, 1):
+        found = progress.progress([CHAPTER])
+        assert [each.state for each in found[0][1]] == ["pass", *["todo"] * 4]
+        assert progress.next_exercise(found) == registry.exercise("1.2")
+        assert len(runs) == expected_runs
+    exercises.write_text("two")
+    progress.progress([CHAPTER])
+    assert len(runs) == 2
+    (tmp_path / "state" / "01.results.jsonl").write_text("not json")
+    progress.progress([CHAPTER])
+    assert len(runs) == 3
+    assert json.loads((tmp_path / "state" / "01.files.json").read_text())

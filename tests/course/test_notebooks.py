@@ -1,0 +1,50 @@
+"""The committed notebooks: readable on a narrow page, and the same on every machine."""
+
+from __future__ import annotations
+
+import nbformat
+import pytest
+
+from minipaged.course import folders, registry
+from minipaged.course.chapter import Chapter
+from minipaged.course.notebooks import cells_of
+
+MOST_COLUMNS = 88
+MOST_LINES = 40
+
+each_chapter = pytest.mark.parametrize("chapter", registry.chapters(), ids=lambda chapter: chapter.stem)
+
+
+@each_chapter
+def test_code_fits_a_narrow_page(chapter: Chapter) -> None:
+    wide = [
+        line
+        for cell in cells_of(chapter).cells
+        if cell.cell_type == "code"
+        for line in cell.source.splitlines()
+        if len(line) > MOST_COLUMNS
+    ]
+    assert wide == []
+
+
+@each_chapter
+def test_outputs_are_short_complete_and_without_paths_of_a_machine(chapter: Chapter) -> None:
+    executed = nbformat.read(folders.notebook_file(chapter), as_version=4)
+    for cell in executed.cells:
+        if cell.cell_type != "code":
+            continue
+        assert cell.execution_count is not None, cell["id"]
+        for output in cell.outputs:
+            assert output.output_type != "error", cell["id"]
+            text = output.get("text") or output.get("data", {}).get("text/plain", "")
+            assert len(text.splitlines()) <= MOST_LINES, cell["id"]
+            for path in (str(folders.root()), "/home/", "/Users/", "site-packages"):
+                assert path not in text, cell["id"]
+
+
+@each_chapter
+def test_every_cell_has_its_place_in_the_talk(chapter: Chapter) -> None:
+    kinds = [cell.metadata["slideshow"]["slide_type"] for cell in cells_of(chapter).cells]
+    assert set(kinds) <= {"slide", "subslide", "fragment", "notes", "skip", "-"}
+    assert kinds[0] == "slide"
+    assert kinds.count("slide") >= 5

@@ -1,0 +1,76 @@
+"""The real cache tensors, holding texts: what `SimulatedTensor` says with tuples, they say with numbers.
+
+Each text (all tokens up to a position, see `simulated_tensor`) gets a number, which is stored as its
+key; the value is its negative. So a history can be executed by `KVCache` and `SwapCache` themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from minipaged.kv.cache import BlockCopy, KVCache, write_kv
+from minipaged.kv.swap import BlockSwap, SwapCache
+
+from .simulated_tensor import Text, texts
+
+STALE = -1
+"""In slots that nobody may read, key and value alike: no text has this number."""
+
+
+class TextTensors:
+    def __init__(self, num_blocks: int, num_cpu_blocks: int, block_size: int) -> None:
+        self.block_size = block_size
+        self.cache = KVCache(
+            num_layers=1,
+            num_blocks=num_blocks,
+            block_size=block_size,
+            num_kv_heads=1,
+            head_dim=1,
+            dtype=torch.int64,
+            device=torch.device("cpu"),
+        )
+        self.swap_cache = SwapCache(self.cache, num_cpu_blocks)
+        self.spoil(range(1, num_blocks), range(num_cpu_blocks))
+        self._numbers: dict[Text, int] = {}
+
+    def swap(self, outs: Sequence[BlockSwap], ins: Sequence[BlockSwap]) -> None:
+        """The outs of a step, then its ins."""
+        self.swap_cache.copy_out(outs)
+        self.swap_cache.copy_in(ins)
+
+    def copy(self, copies: Sequence[BlockCopy]) -> None:
+        self.cache.copy_blocks(copies)
+
+    def write(self, block_table: Sequence[int], token_ids: Sequence[int], start: int, end: int) -> None:
+        """Compute the tokens at positions `start` to `end - 1`."""
+        numbers = torch.tensor(self._expected(token_ids, end)[start:]).view(-1, 1, 1)  # [T, 1, 1]
+        slots = torch.tensor(self._slots(block_table, end)[start:])  # [T]
+        write_kv(self.cache.layers[0], numbers, -numbers, slots)
+
+    def spoil(self, blocks: Iterable[int], cpu_blocks: Iterable[int]) -> None:
+        """Nobody holds these: whoever reads one shows it."""
+        self.cache.data[:, :, list(blocks)] = STALE
+        self.swap_cache.data[:, :, list(cpu_blocks)] = STALE
+
+    def holds(self, block_table: Sequence[int], token_ids: Sequence[int], length: int) -> bool:
+        """Whether a sequence would read its own past, through its block table."""
+        return self._reads(self.cache.data, block_table, token_ids, length)
+
+    def cpu_holds(self, cpu_block_table: Sequence[int], token_ids: Sequence[int], length: int) -> bool:
+        """The same of a sequence that is swapped out."""
+        return self._reads(self.swap_cache.data, cpu_block_table, token_ids, length)
+
+    def _reads(self, data: torch.Tensor, table: Sequence[int], token_ids: Sequence[int], length: int) -> bool:
+        keys, values = data[0].flatten(1).tolist()  # each [num_slots]
+        expected = self._expected(token_ids, length)
+        slots = self._slots(table, length)
+        return [(keys[s], values[s]) for s in slots] == [(number, -number) for number in expected]
+
+    def _expected(self, token_ids: Sequence[int], length: int) -> list[int]:
+        return [self._numbers.setdefault(text, len(self._numbers) + 2) for text in texts(token_ids, length)]
+
+    def _slots(self, table: Sequence[int], length: int) -> list[int]:
+        size = self.block_size
+        return [table[position // size] * size + position % size for position in range(length)]
