@@ -15,9 +15,7 @@ from minipaged.kv.region_allocator import RegionAllocator
 from minipaged.kv.size import (
     KVShape,
     blocks_needed,
-    bytes_per_block,
     log_line,
-    num_blocks_that_fit,
     resolve_max_model_len,
     resolve_max_model_len_of_regions,
 )
@@ -71,7 +69,7 @@ def plan_memory(
             longest that fits; or a step cannot, without chunked prefill.
     """
     shape = KVShape(model.num_layers, model.num_kv_heads, model.head_dim, dtype.itemsize)
-    size = bytes_per_block(shape, config.block_size)
+    size = (config.parts or Parts()).bytes_per_token(shape) * config.block_size
     num_blocks = _num_blocks(config, model, shape, device)
     _check_room(config, device, size, num_blocks)
     max_model_len = _max_model_len(config, model.max_position_embeddings, num_blocks)
@@ -105,6 +103,7 @@ def _num_blocks(config: EngineConfig, model: ModelConfig, shape: KVShape, device
         return 0
     if config.num_blocks is not None:
         return config.num_blocks
+    num_blocks_that_fit = (config.parts or Parts()).num_blocks_that_fit
     if config.kv_cache_memory_bytes is not None:
         return num_blocks_that_fit(config.kv_cache_memory_bytes, shape, config.block_size)
     fitting = num_blocks_that_fit(_free_bytes(config, device), shape, config.block_size)

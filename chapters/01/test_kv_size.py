@@ -340,17 +340,15 @@ def test_the_article_s_numbers(code: ModuleType) -> None:
 
 @pytest.mark.in_engine
 def test_your_sizes_in_the_engine(resolved: ResolvedParts) -> None:
-    from minipaged.course.in_engine import run_in_engine, tiny_kv_shape
+    from minipaged.course.in_engine import run_in_engine
 
-    memory, block_size = 3 * 2**20, 16
-    shape = tiny_kv_shape()
-    block = resolved.parts.bytes_per_token(shape) * block_size
-    num_blocks = resolved.parts.num_blocks_that_fit(memory, shape, block_size)
-    engine = run_in_engine(resolved, num_blocks=num_blocks, block_size=block_size)
+    memory = 3 * 2**20
+    engine = run_in_engine(resolved, num_blocks=None, kv_cache_memory_bytes=memory, block_size=16)
+    plan = engine.memory_plan
     expect_equal(
-        num_blocks * block,
+        plan.kv_cache_bytes,
         engine.kv_cache.data.nbytes,
-        case=f"{num_blocks} blocks of {block:,} bytes, against the engine's tensor",
+        case=f"{plan.num_blocks} blocks of {plan.bytes_per_block:,} bytes, against the engine's tensor",
         rule="what the plan says is what PyTorch allocates",
     )
     unused = memory - engine.kv_cache.data.nbytes

@@ -14,9 +14,7 @@ from minipaged.course.oracle import TIE, distance_to_greedy, llama_of
 from minipaged.course.seams import ResolvedParts
 from minipaged.engine import LLMEngine
 from minipaged.errors import InvariantError
-from minipaged.kv.size import KVShape
 from minipaged.model.loader import load_model
-from minipaged.model.tiny import tiny_config
 from minipaged.outputs import RequestOutput
 from minipaged.sampling.params import SamplingParams
 
@@ -102,8 +100,3 @@ def _expect_greedy(oracle: PreTrainedModel, output: RequestOutput, resolved: Res
 def _ran(resolved: ResolvedParts) -> str:
     return f"the engine with your {', '.join(resolved.written)}"
 
-
-def tiny_kv_shape() -> KVShape:
-    """The KV shape of the embedded model as the runs above load it."""
-    config = tiny_config()
-    return KVShape(config.num_layers, config.num_kv_heads, config.head_dim, torch.float32.itemsize)
