@@ -106,8 +106,20 @@ def _smallest(error: BaseException) -> str:
     """The arguments of the smallest failing case, where hypothesis has found one."""
     for note in getattr(error, "__notes__", ()):
         if note.startswith(_SMALLEST):
-            inside = note[note.index("(") + 1 : note.rindex(")")]
-            # hypothesis remarks which arguments do not matter; the reader has enough to read.
-            arguments = [line.partition("  # ")[0].strip().rstrip(",") for line in inside.splitlines()]
-            return "\n".join(each for each in arguments if each and not each.startswith(("code=<", "#")))
+            return _arguments(note[note.index("(") + 1 : note.rindex(")")])
     return ""
+
+
+def _arguments(inside: str) -> str:
+    """One line for each argument of hypothesis's call, without its remarks and our fixtures."""
+    arguments: list[str] = []
+    for line in inside.splitlines():
+        bare = line.partition("# ")[0].strip()  # it remarks which parts do not matter
+        if line.startswith("    ") and line[4:5].strip(" )]}"):  # not the inside, or end, of the last one
+            arguments.append(bare)
+        elif arguments and bare:
+            arguments[-1] += bare if arguments[-1].endswith("(") else f" {bare}"
+    shown = [
+        each.rstrip(",").replace("[ ", "[").replace(", )", ")").replace(", ]", "]") for each in arguments
+    ]
+    return "\n".join(each for each in shown if each and not each.startswith("code=<"))
