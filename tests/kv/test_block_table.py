@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minipaged.kv.block_table import BlockTable, slot_mapping, translate
+from minipaged.kv.block_table import BlockTable, pad_block_tables, slot_mapping, translate
 
 MAX_BLOCK_ID = 2**31 - 1
 """The largest int32. Its slots need 64 bits."""
@@ -146,3 +146,10 @@ def test_ids_are_a_view() -> None:
     view = table.ids
     assert view.tolist() == [1, 9, 3]
     assert np.shares_memory(view, table.ids), "a step copies the table once; looking at it copies nothing"
+
+
+def test_tables_are_padded_with_the_null_block() -> None:
+    tables = [np.array(ids, dtype=np.int32) for ids in ([7, 9, 3], [5], [])]
+    padded = pad_block_tables(tables)
+    assert padded.dtype == np.int32
+    assert padded.tolist() == [[7, 9, 3], [5, 0, 0], [0, 0, 0]]

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from minipaged.kv.free_queue import FreeBlockQueue
+from minipaged.kv.free_queue import FreeBlockQueue, full_queue
 
 NUM_BLOCKS = 9
 ANY_BLOCK = st.integers(0, NUM_BLOCKS - 1)
@@ -91,3 +91,8 @@ def test_takes_from_the_middle() -> None:
     queue.remove(2)
     queue.push_front(2)
     assert list(queue) == [2, 0, 1, 3, 4]
+
+
+def test_a_full_queue_has_all_but_the_null_block() -> None:
+    assert list(full_queue(5)) == [1, 2, 3, 4]
+    assert list(full_queue(1)) == []
