@@ -243,26 +243,26 @@ def _place_of(item: pytest.Item) -> tuple[Chapter, Exercise | None]:
 
 
 class _time_limit:  # noqa: N801 (reads as the statement that it is)
-    """Raise `TookTooLongError` in the main thread after some seconds; nothing where there are no
-    signals."""
+    """Raise `TookTooLongError` in the main thread after some seconds of computing, so that other work on
+    the machine does not matter; nothing where there are no signals."""
 
     def __init__(self, seconds: int) -> None:
         self._seconds = seconds
-        self._works = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
+        self._works = hasattr(signal, "SIGPROF") and threading.current_thread() is threading.main_thread()
         self._old: object = None
 
     def __enter__(self) -> None:
         if self._works:
-            self._old = signal.signal(signal.SIGALRM, self._stop)
-            signal.alarm(self._seconds)
+            self._old = signal.signal(signal.SIGPROF, self._stop)
+            signal.setitimer(signal.ITIMER_PROF, self._seconds)
 
     def __exit__(self, *_: object) -> None:
         if self._works:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, self._old)  # pyright: ignore[reportArgumentType]
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, self._old)  # pyright: ignore[reportArgumentType]
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        raise TookTooLongError(f"it had not ended after {self._seconds} seconds")
+        raise TookTooLongError(f"it had not ended after {self._seconds} seconds of computing")
 
 
 __all__ = [
