@@ -35,6 +35,9 @@ def num_blocks_that_fit(
 ) -> int:
     """Whole blocks that fit into a device beside the weights and the activations.
 
+    Count all of them. Block 0, the null block, takes memory like any other; who serves requests from
+    the pool leaves it out, as `max_model_len_that_fits` does.
+
     Args:
         device_bytes: all memory of the device.
         utilization: the share of it that the engine may take, above 0 and at most 1.

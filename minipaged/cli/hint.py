@@ -30,7 +30,9 @@ def run(args: argparse.Namespace) -> int:
         raise CourseError(f"there are no hints for {exercise.number}")
     level = args.level or min(num_shown(exercise.number) + 1, len(hints))
     console = stdout_console()
-    console.print(f"{exercise.number} {exercise.name}, hint {level} of {len(hints)}", style="bold")
+    console.print(
+        f"{exercise.number} {', '.join(exercise.names)}, hint {level} of {len(hints)}", style="bold"
+    )
     console.print(Markdown(hints[level - 1]))
     note_shown(exercise.number, level)
     if level < NUM_LEVELS:

@@ -27,12 +27,13 @@ def run(args: argparse.Namespace) -> int:
     chapter = registry.chapter(exercise.chapter)
     mine = implementation(chapter, "mine")
     console.print(f"{exercise.number}  {exercise.title}", style="bold")
-    console.print(f"write    {', '.join(exercise.names)} in {mine.where(exercise)}", soft_wrap=True)
-    source = folders.shown(folders.chapter_folder(chapter) / f"{chapter.slug}.ipynb")
+    names = mine.unwritten(exercise) or exercise.names
+    console.print(f"write    {', '.join(names)} in {mine.where(exercise, names[0])}", soft_wrap=True)
+    source = folders.shown(folders.notebook_file(chapter))
     console.print(f"read     “{exercise.section}” in {source}", soft_wrap=True)
     console.print(f"check    minipaged check {exercise.number}")
     console.print(f"stuck?   minipaged hint {exercise.number}")
     text = folders.exercise_file(chapter).read_text(encoding="utf-8")
     console.print()
-    print_source(console, stubs.text_of(text, exercise.name))
+    print_source(console, stubs.text_of(text, names[0]))
     return 0

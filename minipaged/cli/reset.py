@@ -17,7 +17,7 @@ EXIT_NOT_DONE = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged reset`."""
-    parser.add_argument("chapter", metavar="N", type=positive_int, help="the chapter, as in 4")
+    parser.add_argument("chapter", metavar="N", type=_chapter, help="the chapter, as in 4")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -45,6 +45,16 @@ def run(args: argparse.Namespace) -> int:
     path.write_text(stub, encoding="utf-8")
     console.print(f"{shown} is as it was in the beginning.", soft_wrap=True)
     return 0
+
+
+def _chapter(text: str) -> int:
+    """A chapter's number; of an exercise's it says why it is none."""
+    if "." in text:
+        chapter = text.partition(".")[0]
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: reset takes a whole chapter, and keeps your file beside it: minipaged reset {chapter}"
+        )
+    return positive_int(text)
 
 
 def _free_name(path: Path) -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path
 from minipaged.course import folders, registry
 from minipaged.course.chapter import Chapter, chapter_of
 from minipaged.course.implementation import implementation
+from minipaged.course.remembered import digest_of, remember, remembered
 from minipaged.course.report_view import CheckReport
 from minipaged.course.results import TestResult, by_exercise, read_results
 from minipaged.errors import CourseError
@@ -65,5 +66,19 @@ def check_numbered(number: str, impl: str | None = None) -> CheckReport:
     if exercise is None and not number.isdigit():
         raise CourseError(f"{number!r} is neither a chapter, as in 4, nor an exercise, as in 4.2")
     chapter = registry.chapter(int(number) if exercise is None else chapter_of(number))
+    digest = digest_of(chapter)
     results = run_tests([chapter], chosen, exercise)
+    if chosen == "mine":
+        _remember(chapter, results, exercise, digest)
     return CheckReport(chapter, chosen, tuple(by_exercise(chapter, results)))
+
+
+def _remember(chapter: Chapter, results: list[TestResult], exercise: str | None, digest: str) -> None:
+    """For `minipaged next` and `progress`: all of a chapter, or one exercise of a chapter that is known."""
+    if exercise is None:
+        remember(chapter, results, digest)
+        return
+    known = remembered(chapter)
+    if known is not None:
+        others = [result for result in known if result.exercise != exercise]
+        remember(chapter, [*others, *results], digest)

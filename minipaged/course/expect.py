@@ -90,11 +90,11 @@ def show(value: object) -> str:
     if isinstance(value, bool) or value is None:
         text = repr(value)
     elif isinstance(value, int):
-        text = f"{value:,}" if abs(value) >= 10_000 else str(value)
+        text = f"{value:,}"
     elif isinstance(value, float):
         text = f"{value:,.6g}"
     elif isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        inside = ", ".join(map(show, value))
+        inside = ", ".join(str(each) if isinstance(each, int) else show(each) for each in value)
         text = f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
     else:
         text = repr(value)

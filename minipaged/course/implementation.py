@@ -55,10 +55,25 @@ class Implementation:
             return frozenset(numbers)
         return frozenset(numbers - stubs.unwritten(self.path.read_text(encoding="utf-8")).keys())
 
-    def where(self, exercise: Exercise) -> str:
-        """File and line of an exercise, to be shown."""
+    def unwritten(self, exercise: Exercise) -> tuple[str, ...]:
+        """The functions of an exercise that still raise `NotYet`, in order; none if the file is not
+        Python."""
+        if self.is_complete:
+            return ()
+        try:
+            missing = stubs.unwritten(self.path.read_text(encoding="utf-8")).get(exercise.number, [])
+        except SyntaxError:
+            return ()
+        return tuple(name for name in exercise.names if name in missing)
+
+    def has_begun(self, exercise: Exercise) -> bool:
+        """Whether some functions of an exercise are written, and others are to do."""
+        return 0 < len(self.unwritten(exercise)) < len(exercise.names)
+
+    def where(self, exercise: Exercise, name: str | None = None) -> str:
+        """File and line of an exercise, or of that function of it, to be shown."""
         source = self.path.read_text(encoding="utf-8")
-        return f"{folders.shown(self.path)}:{stubs.line_of(source, exercise.name)}"
+        return f"{folders.shown(self.path)}:{stubs.line_of(source, name or exercise.name)}"
 
 
 def implementation(chapter: Chapter, name: str) -> Implementation:

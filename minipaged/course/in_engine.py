@@ -99,4 +99,3 @@ def _expect_greedy(oracle: PreTrainedModel, output: RequestOutput, resolved: Res
 
 def _ran(resolved: ResolvedParts) -> str:
     return f"the engine with your {', '.join(resolved.written)}"
-

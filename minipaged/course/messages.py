@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import textwrap
 import traceback
 from pathlib import Path
@@ -30,10 +31,10 @@ def todo_line(exercise: Exercise, code: Implementation, missing: NotYet) -> str:
             f"todo  {exercise.number} {exercise.name}: waits for {missing.exercise}, {missing.name}, "
             "which its tests call"
         )
-    source = folders.shown(folders.chapter_source(code.chapter))
+    names = code.unwritten(exercise) or (missing.name,)
     return (
-        f"todo  {exercise.number} {exercise.name} ({code.where(exercise)}): read “{exercise.section}” in "
-        f"{source}; stuck? minipaged hint {exercise.number}"
+        f"todo  {exercise.number} {', '.join(names)} ({code.where(exercise, names[0])}): read "
+        f"“{exercise.section}” in {_to_read(code)}; stuck? minipaged hint {exercise.number}"
     )
 
 
@@ -49,7 +50,10 @@ def wrong_text(
     if exercise is None:
         heading = f"wrong  chapter {code.chapter.number}, your code in the engine"
     else:
-        heading = f"wrong  {exercise.number} {exercise.name} ({_where(exercise, code)})"
+        names = _to_blame(exercise, code, error)
+        # Of several, the line of one would point to the wrong place as often as to the right one.
+        where = code.where(exercise, names[0]) if len(names) == 1 else folders.shown(code.path)
+        heading = f"wrong  {exercise.number} {', '.join(names)} ({where})"
     lines = [heading, *_field("test", test)]
     if isinstance(error, Wrong):
         lines += _field("case", error.case) + _field("expected", error.expected)
@@ -65,8 +69,7 @@ def wrong_text(
     lines += _field("smallest", _smallest(error))
     lines += _field("printed", printed.strip())
     if exercise is not None:
-        source = folders.shown(folders.chapter_source(code.chapter))
-        lines += _field("next", f"“{exercise.section}” in {source}\nminipaged hint {exercise.number}")
+        lines += _field("next", f"“{exercise.section}” in {_to_read(code)}\nminipaged hint {exercise.number}")
     return "\n".join(lines)
 
 
@@ -83,8 +86,31 @@ def _field(label: str, text: str) -> list[str]:
     return [f"  {label:<{_LABEL_WIDTH}}{first}", *(f"{blank}{line}".rstrip() for line in rest)]
 
 
-def _where(exercise: Exercise, code: Implementation) -> str:
-    return code.where(exercise)
+def _to_read(code: Implementation) -> str:
+    return folders.shown(folders.notebook_file(code.chapter))
+
+
+def _to_blame(exercise: Exercise, code: Implementation, error: BaseException) -> tuple[str, ...]:
+    """Which functions of an exercise failed: the one that raised; else those that the case names;
+    else those that the test calls; else all of them."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        if frame.f_code.co_filename == str(code.path) and frame.f_code.co_qualname in exercise.names:
+            return (frame.f_code.co_qualname,)
+    if isinstance(error, Wrong):
+        words = set(re.findall(r"\w+", error.case))
+        if named := _among(exercise, words):
+            return named
+    tests = str(folders.chapter_folder(code.chapter))
+    called = {name for f in frames if f.f_code.co_filename.startswith(tests) for name in f.f_code.co_names}
+    return _among(exercise, called) or exercise.names
+
+
+def _among(exercise: Exercise, words: set[str]) -> tuple[str, ...]:
+    """Those of an exercise's names that are among these words. A class is named by making an object,
+    which every case of its methods does: it counts where nothing else is named."""
+    named = tuple(name for name in exercise.names if name.rpartition(".")[2] in words)
+    return named or tuple(name for name in exercise.names if name.partition(".")[0] in words)
 
 
 def _place(error: BaseException, code: Implementation) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 
-from minipaged.course import folders, registry
+from minipaged.course import registry
 from minipaged.course.chapter import Chapter, Exercise
 from minipaged.course.checks import run_tests
-from minipaged.course.results import ExerciseResult, TestResult, by_exercise, read_results, write_results
+from minipaged.course.remembered import digest_of, remember, remembered
+from minipaged.course.results import ExerciseResult, by_exercise
 
 
 def progress(
@@ -25,15 +24,16 @@ def progress(
         CourseError: the tests could not be run.
     """
     chosen = registry.chapters() if chapters is None else tuple(chapters)
-    known = {chapter.number: _remembered(chapter) for chapter in chosen}
+    known = {chapter.number: remembered(chapter) for chapter in chosen}
     changed = [chapter for chapter in chosen if known[chapter.number] is None]
     if changed:
         if before is not None:
             before(changed)
+        digests = {chapter.number: digest_of(chapter) for chapter in changed}
         found = run_tests(changed)
         for chapter in changed:
             results = [result for result in found if result.chapter == chapter.number]
-            remember(chapter, results)
+            remember(chapter, results, digests[chapter.number])
             known[chapter.number] = results
     return [(chapter, by_exercise(chapter, known[chapter.number] or [])) for chapter in chosen]
 
@@ -48,32 +48,3 @@ def next_exercise(found: Sequence[tuple[Chapter, list[ExerciseResult]]]) -> Exer
     ]
     required = [exercise for exercise in open_ones if not exercise.stretch]
     return (required or open_ones or [None])[0]
-
-
-def remember(chapter: Chapter, results: Sequence[TestResult]) -> None:
-    """Keep the results of all tests of a chapter, with what they depend on."""
-    folder = folders.state_folder()
-    folder.mkdir(exist_ok=True)
-    write_results(folder / f"{chapter.folder}.results.jsonl", results)
-    (folder / f"{chapter.folder}.files.json").write_text(json.dumps(_digest(chapter)), encoding="utf-8")
-
-
-def _remembered(chapter: Chapter) -> list[TestResult] | None:
-    folder = folders.state_folder()
-    try:
-        digest = json.loads((folder / f"{chapter.folder}.files.json").read_text(encoding="utf-8"))
-        if digest != _digest(chapter):
-            return None
-        return read_results(folder / f"{chapter.folder}.results.jsonl")
-    except (OSError, ValueError, TypeError, KeyError):
-        return None  # never checked, or written by another version
-
-
-def _digest(chapter: Chapter) -> str:
-    """Changes with the reader's file, and with the chapter's tests."""
-    files = [folders.exercise_file(chapter), *sorted(folders.chapter_folder(chapter).glob("test_*.py"))]
-    content = hashlib.sha256()
-    for path in files:
-        content.update(path.read_bytes() if path.is_file() else b"")
-        content.update(b"\0")
-    return content.hexdigest()

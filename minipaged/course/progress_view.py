@@ -29,7 +29,7 @@ class ProgressView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         done = total = 0
         for chapter, results in self.found:
-            num_passed = sum(each.state == "pass" for each in results)
+            num_passed = sum(each.is_done for each in results)
             done, total = done + num_passed, total + len(results)
             heading = Table.grid(padding=(0, 2))
             heading.add_row(

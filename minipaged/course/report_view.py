@@ -70,7 +70,11 @@ def states_table(chapter: Chapter, results: Sequence[ExerciseResult]) -> Table:
         title = "your code in the engine" if each.exercise is None else each.exercise.title
         if each.exercise is not None and each.exercise.stretch:
             title += " (stretch)"
-        table.add_row(Text(mark, style), number, Text(title), Text(each.state, style))
+        state: str = each.state
+        if each.state == "pass" and not each.is_done:
+            own, all_of_them = each.own_parts
+            style, state = _MARKS["todo"][1], f"pass, {own} of {all_of_them} parts yours"
+        table.add_row(Text(mark, style), number, Text(title), Text(state, style))
     return table
 
 
@@ -83,7 +87,10 @@ def parts_table(rows: Sequence[PartRow]) -> Table:
     table.add_column("calls", justify="right")
     for row in rows:
         calls = "" if row.num_calls is None else f"{row.num_calls:,}"
-        table.add_row(row.part, row.exercise, _WHOSE.get(row.whose, row.whose), calls)
+        whose = _WHOSE.get(row.whose, row.whose)
+        if row.whose == "incomplete":
+            whose = f"{_WHOSE['engine']}: {row.exercise} is not complete"
+        table.add_row(row.part, row.exercise, whose, calls)
     return table
 
 

@@ -18,7 +18,8 @@ class PartRow:
     """One line of the table that says whose code ran.
 
     Attributes:
-        whose: `"mine"`, `"solutions"`, `"engine"` or a folder.
+        whose: `"mine"`, `"solutions"`, `"engine"` or a folder; `"incomplete"` where the engine's own
+            code ran because only some functions of the exercise are written.
         num_calls: `None` where the engine's own code ran, which is not counted.
     """
 
@@ -78,6 +79,18 @@ class ExerciseResult:
         if not states or "todo" in states:
             return "wrong" if "wrong" in states else "todo"
         return "wrong" if "wrong" in states else "pass"
+
+    @property
+    def own_parts(self) -> tuple[int, int]:
+        """Of the parts in the engine: how many are the checked code's own, and how many there are."""
+        rows = [row for test in self.tests for row in test.parts]
+        return sum(row.num_calls is not None for row in rows), len(rows)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it passes, and in the engine with all of its parts."""
+        own, all_of_them = self.own_parts
+        return self.state == "pass" and own == all_of_them
 
     @property
     def texts(self) -> list[str]:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 from minipaged.config_conflicts import unused_parts
+from minipaged.course import registry
 from minipaged.course.chapter import Chapter
 from minipaged.course.implementation import Implementation
 from minipaged.course.not_yet import NotYet
@@ -115,7 +116,9 @@ def resolve(implementations: Iterable[Implementation]) -> ResolvedParts:
                 counters[seam.part] = CountedCalls(seam.adapt(code))
                 whose[seam.part] = (seam.part, seam.exercise, each.name)
             else:
-                whose.setdefault(seam.part, (seam.part, seam.exercise, "engine"))
+                begun = each.has_begun(registry.exercise(seam.exercise))
+                own = "incomplete" if begun else "engine"
+                whose.setdefault(seam.part, (seam.part, seam.exercise, own))
     if not counters:
         raise NotYet("", "in the engine")
     from minipaged.parts import Parts  # imports torch, which takes seconds

@@ -74,6 +74,9 @@ def test_progress_draws_everything(mine: Path, capsys: pytest.CaptureFixture[str
 def test_reset_keeps_the_reader_s_file(
     mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["reset", "1.2"])
+    assert "a whole chapter" in capsys.readouterr().err
     assert cli.main(["reset", "1"]) == 0
     assert "untouched" in capsys.readouterr().out
     for number in (1, 2):

@@ -10,10 +10,11 @@ from types import ModuleType
 
 import pytest
 
-from minipaged.course import NotYet, folders, notebook, progress, registry, seams, stubs, zoo
+from minipaged.course import NotYet, checks, folders, notebook, progress, registry, seams, stubs, zoo
 from minipaged.course.hints import parse_hints
 from minipaged.course.implementation import implementation
 from minipaged.course.interview import questions
+from minipaged.course.report_view import as_text, parts_table, states_table
 from minipaged.course.results import ExerciseResult, PartRow, TestResult, by_exercise
 from minipaged.course.zoo import Mutant
 from minipaged.errors import CourseError
@@ -141,6 +142,17 @@ def test_parts_are_the_reader_s_where_written_and_the_engine_s_elsewhere(tmp_pat
     ]
 
 
+def test_an_exercise_that_is_half_written_is_said_to_be_incomplete(tmp_path: Path) -> None:
+    whole, stub = stubs.without_markers(SOURCE), stubs.make_stub(SOURCE, {"1.1"})
+    half = stub.replace(
+        stubs.text_of(stub, "num_blocks_that_fit"), stubs.text_of(whole, "num_blocks_that_fit")
+    )
+    (tmp_path / f"{CHAPTER.stem}.py").write_text(half, encoding="utf-8")
+    resolved = seams.resolve([implementation(CHAPTER, str(tmp_path))])
+    assert resolved.table()[1] == PartRow("num_blocks_that_fit", "1.2", "incomplete", None)
+    assert "1.2 is not complete" in as_text(parts_table(resolved.table()), 80)
+
+
 def test_nothing_written_is_no_parts(tmp_path: Path) -> None:
     with pytest.raises(NotYet):
         seams.resolve([implementation(CHAPTER, _folder(tmp_path))])
@@ -177,6 +189,14 @@ def test_an_exercise_is_wrong_before_it_is_todo_before_it_passes() -> None:
     ):
         tests = tuple(_result("1.1", state, line) for line, state in enumerate(states))
         assert ExerciseResult(CHAPTER.exercises[0], tests).state == expected
+
+
+@pytest.mark.parametrize(("num_calls", "shown"), [(None, "pass, 1 of 2 parts yours"), (3, "pass")])
+def test_the_engine_with_some_parts_is_not_done(num_calls: int | None, shown: str) -> None:
+    rows = (PartRow("a", "1.1", "mine", 2), PartRow("b", "1.2", "engine", num_calls))
+    result = ExerciseResult(None, (TestResult(1, "", "t", 1, "pass", "", rows),))
+    assert result.is_done == (num_calls is not None)
+    assert as_text(states_table(CHAPTER, [result]), 80).endswith(shown)
 
 
 def test_only_the_first_wrong_test_is_shown_in_full() -> None:
@@ -219,7 +239,22 @@ def test_progress_is_remembered_until_a_file_changes(tmp_path: Path, monkeypatch
     exercises.write_text("two")
     progress.progress([CHAPTER])
     assert len(runs) == 2
-    (tmp_path / "state" / "01.results.jsonl").write_text("not json")
+
+    def checked(chapters: object, impl: str, exercise: str | None) -> list[TestResult]:
+        return [_result(e.number, "pass", 1) for e in CHAPTER.exercises if exercise in (None, e.number)]
+
+    monkeypatch.setattr(checks, "run_tests", checked)
+    checks.check_numbered("1.3", "mine")
+    assert [each.state for each in progress.progress([CHAPTER])[0][1]][1:4] == ["todo", "pass", "todo"]
+    exercises.write_text("three")
+    checks.check_numbered("1.1", "mine")  # of the others nothing is known
     progress.progress([CHAPTER])
     assert len(runs) == 3
+    exercises.write_text("four")
+    checks.check_numbered("1", "mine")
+    assert {each.state for each in progress.progress([CHAPTER])[0][1]} == {"pass"}
+    assert len(runs) == 3
+    (tmp_path / "state" / "01.results.jsonl").write_text("not json")
+    progress.progress([CHAPTER])
+    assert len(runs) == 4
     assert json.loads((tmp_path / "state" / "01.files.json").read_text())

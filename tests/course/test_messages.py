@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from minipaged.course import folders, registry, stubs
+from minipaged.course import NotYet, folders, registry, stubs
 from minipaged.course.drawing import draw_slots, draw_tables
 from minipaged.course.expect import Wrong, expect, expect_close, expect_equal, expect_error, show
+from minipaged.course.implementation import Implementation, implementation
+from minipaged.course.messages import todo_line, wrong_text
 
 CHAPTER = registry.chapter(1)
 SOURCE = folders.solution_file(CHAPTER).read_text(encoding="utf-8")
@@ -56,7 +58,7 @@ def test_wrong_says_what_was_expected_what_came_and_what_is_smallest(tmp_path: P
         "wrong  1.4 account",
         "case      external_fragmentation of 2 regions in 2,600 slots",
         "expected  40",
-        "got       2585",
+        "got       2,585",
         "rule      ",
         "state     |",
         "Three kinds of waste",
@@ -109,6 +111,44 @@ def test_the_report_is_a_table(tmp_path: Path) -> None:
     shown = _pytest(tmp_path, text, "--chapter-report", "-k", "greatest or twelve or SmolLM2")
     assert "✓  1.1  bytes that one token takes" in shown
     assert "·  1.3" in shown
+
+
+def _implementation(folder: Path, text: str) -> Implementation:
+    (folder / f"{CHAPTER.stem}.py").write_text(text, encoding="utf-8")
+    return implementation(CHAPTER, str(folder))
+
+
+@pytest.mark.parametrize(
+    ("error", "blamed"),
+    [
+        (Wrong(case="average_concurrency(1, 16, [3])"), "1.3 average_concurrency ("),
+        (Wrong(case="max_concurrency(1, 16, 3)"), "1.3 max_concurrency ("),
+        (Wrong(case="three requests"), "1.3 max_concurrency, average_concurrency ("),
+    ],
+)
+def test_the_function_of_the_case_is_blamed(tmp_path: Path, error: Wrong, blamed: str) -> None:
+    code = _implementation(tmp_path, stubs.without_markers(SOURCE))
+    heading = wrong_text(registry.exercise("1.3"), code, "a test", error).splitlines()[0]
+    assert blamed in heading
+    assert (".py:" in heading) == ("," not in blamed)  # of several, the line of none
+
+
+def test_the_function_that_raised_is_blamed(tmp_path: Path) -> None:
+    broken = stubs.without_markers(SOURCE).replace("return num_blocks * len(blocks)", "return 1 / 0")
+    code = _implementation(tmp_path, broken)
+    with pytest.raises(ZeroDivisionError) as caught:
+        code.load().average_concurrency(1, 16, [3])
+    text = wrong_text(registry.exercise("1.3"), code, "a test", caught.value)
+    assert text.startswith("wrong  1.3 average_concurrency (")
+    assert "kv_size.ipynb" in text
+
+
+def test_todo_names_only_what_is_to_do(tmp_path: Path) -> None:
+    whole, stub = stubs.without_markers(SOURCE), stubs.make_stub(SOURCE)
+    written = stubs.text_of(whole, "max_concurrency")
+    code = _implementation(tmp_path, stub.replace(stubs.text_of(stub, "max_concurrency"), written))
+    line = todo_line(registry.exercise("1.3"), code, NotYet("1.3", "average_concurrency"))
+    assert line.startswith("todo  1.3 average_concurrency (")
 
 
 # The parts

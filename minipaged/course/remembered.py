@@ -1,0 +1,47 @@
+"""What was found of a chapter, kept until the reader's file or the chapter's tests change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from minipaged.course import folders
+from minipaged.course.chapter import Chapter
+from minipaged.course.results import TestResult, read_results, write_results
+
+
+def remember(chapter: Chapter, results: Sequence[TestResult], digest: str) -> None:
+    """Keep the results of all tests of a chapter.
+
+    Args:
+        chapter: whose.
+        results: of the reader's own code.
+        digest: of the files before the tests ran, so that one that was saved meanwhile is checked anew.
+    """
+    folder = folders.state_folder()
+    folder.mkdir(exist_ok=True)
+    write_results(folder / f"{chapter.folder}.results.jsonl", results)
+    (folder / f"{chapter.folder}.files.json").write_text(json.dumps(digest), encoding="utf-8")
+
+
+def remembered(chapter: Chapter) -> list[TestResult] | None:
+    """What is known of the files as they are; `None` if that is nothing."""
+    folder = folders.state_folder()
+    try:
+        digest = json.loads((folder / f"{chapter.folder}.files.json").read_text(encoding="utf-8"))
+        if digest != digest_of(chapter):
+            return None
+        return read_results(folder / f"{chapter.folder}.results.jsonl")
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # never checked, or written by another version
+
+
+def digest_of(chapter: Chapter) -> str:
+    """Changes with the reader's file, and with the chapter's tests."""
+    files = [folders.exercise_file(chapter), *sorted(folders.chapter_folder(chapter).glob("test_*.py"))]
+    content = hashlib.sha256()
+    for path in files:
+        content.update(path.read_bytes() if path.is_file() else b"")
+        content.update(b"\0")
+    return content.hexdigest()
