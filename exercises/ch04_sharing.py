@@ -6,8 +6,12 @@ name block b. The pool is the engine's own, `minipaged/kv/block_pool.py`; of it 
     pool.ref_cnt            the counts, a list
     pool.num_free           how many blocks are free
     pool.allocate()         hands out a free block, whose count is then 1
-    pool.release(block)     lowers a count; at 0 the block is free again
-    pool.put_back(block)    makes a block free whose count is 0 already
+    pool.release(block)     gives up one reference: lowers a count; at 0 the block is free again
+    pool.put_back(block)    makes a block free whose count is 0 already: only for what `free` returned
+
+Two small classes are given, with these fields: BlockCopy(source, target), a dataclass, and for 4.6
+Extension(parent, token_id, cum_logprob), a named tuple. BlockCopy's file, `minipaged/kv/copy_on_write.py`, is
+the engine's answer to 4.1 to 4.3: look at it later.
 
 Plain Python is enough. The cache of 4.4 and 4.5 is a tensor, and indexing it is all you need of torch.
 """
@@ -76,12 +80,12 @@ def append(
     """Make the slots of the tokens at positions `start` to `end - 1` writable for this table alone.
 
     Blocks that these positions fall into and that other tables name too are replaced by new ones;
-    then the table grows until it covers all positions. Earlier blocks are read and not written, and
-    stay shared.
+    then the table grows until it covers all positions. Blocks wholly before `start`, or wholly
+    after the last written position, are not written: they stay as they are, shared or not.
 
     Args:
         table: the table of the sequence that will write; changed in place. It covers at least the
-            positions before `start`.
+            positions before `start`, and may be longer than `end` needs.
         start, end: positions in the sequence, `start < end`.
         block_size: tokens per block.
         pool: see above.
@@ -158,7 +162,8 @@ def decode_step(
         The copies that were done.
 
     Raises:
-        OutOfBlocksError: the pool has too few free blocks for one of the samples.
+        OutOfBlocksError: the pool has too few free blocks for one of the samples. The tables of the
+            samples before it may have changed by then; that is allowed.
     """
     # Exercise 4.5: your code here.
     raise NotYet("4.5", "decode_step")
@@ -209,7 +214,7 @@ def follow(tables: Sequence[list[int]], parents: Sequence[int], pool: BlockPool)
         pool: as above. Blocks that nobody holds any more go back into it.
 
     Returns:
-            The tables of the next step's beams, in the order of `parents`. Nobody uses `tables` any more.
+        The tables of the next step's beams, in the order of `parents`. Nobody uses `tables` any more.
 
     >>> pool = BlockPool(5)
     >>> first = [pool.allocate()]

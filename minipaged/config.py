@@ -30,6 +30,10 @@ AttentionBackend = Literal["auto", "reference", "cpu", "triton"]
 HashAlgorithm = Literal["sha256", "sha256_cbor", "xxhash", "xxhash_cbor"]
 
 
+MAX_BLOCK_SIZE = 2**20
+"""Far more than any model's context; larger ones only overflow."""
+
+
 class EngineOptions(TypedDict, total=False):
     """The keyword arguments of `LLM(...)`: the fields of `EngineConfig` other than `model`."""
 
@@ -76,8 +80,8 @@ class EngineConfig:
         max_num_seqs: most sequences that run in one step.
         max_num_batched_tokens: the token budget of one step.
         enable_chunked_prefill: whether a prompt may be computed over several steps.
-        enable_prefix_caching: whether full blocks stay findable by their hash. `None` becomes `True`
-            where blocks are shared: with `kv_layout="paged"` and `fork_mode="share"`.
+        enable_prefix_caching: whether full blocks stay findable by their hash. `None`: where blocks are
+            shared, with `kv_layout="paged"` and `fork_mode="share"`; see `caches_prefixes`.
         prefix_caching_hash_algo: `sha256`, `sha256_cbor`, `xxhash` or `xxhash_cbor`.
         scheduling_policy: `"fcfs"`, `"priority"` (a smaller number is more urgent), or `"shortest"`
             (the shortest prompt first, with ageing). See `minipaged/waiting_queue.py`.
@@ -171,6 +175,8 @@ class EngineConfig:
         _one_of("prefix_caching_hash_algo", self.prefix_caching_hash_algo, get_args(HashAlgorithm))
         for name in ("block_size", "max_num_seqs", "max_num_batched_tokens"):
             _at_least(name, getattr(self, name), 1)
+        if self.block_size > MAX_BLOCK_SIZE:
+            raise ConfigError(f"block_size must be at most {MAX_BLOCK_SIZE:,}, not {self.block_size:,}")
         if self.num_blocks is not None:
             _at_least("num_blocks", self.num_blocks, 1)
             if self.num_blocks == 1 and self.kv_layout == "paged":
@@ -186,16 +192,25 @@ class EngineConfig:
             _at_least("max_model_len", self.max_model_len, 1)
         if not -(2**63) <= _int("seed", self.seed) < 2**64:
             raise ConfigError(f"seed must be a 64-bit integer, not {self.seed}")
-        if self.enable_prefix_caching is None:
-            shares_blocks = self.kv_layout == "paged" and self.fork_mode == "share"
-            object.__setattr__(self, "enable_prefix_caching", shares_blocks)
-        for name in ("enable_chunked_prefill", "enable_prefix_caching"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name} must be True or False, not {getattr(self, name)!r:.80}")
+        if not isinstance(self.enable_chunked_prefill, bool):
+            raise ConfigError(
+                f"enable_chunked_prefill must be True or False, not {self.enable_chunked_prefill!r:.80}"
+            )
+        if not isinstance(self.enable_prefix_caching, bool | None):
+            raise ConfigError(
+                f"enable_prefix_caching must be True or False or None, not {self.enable_prefix_caching!r:.80}"
+            )
         share = self.gpu_memory_utilization
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ConfigError(f"gpu_memory_utilization must be above 0 and at most 1, not {share!r}")
         check_conflicts(self)
+
+    @property
+    def caches_prefixes(self) -> bool:
+        """Whether prefix caching is on, `enable_prefix_caching` being `True` or left to the layout."""
+        if self.enable_prefix_caching is None:
+            return self.kv_layout == "paged" and self.fork_mode == "share"
+        return self.enable_prefix_caching
 
 
 def _int(name: str, value: object) -> int:

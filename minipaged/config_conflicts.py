@@ -33,6 +33,11 @@ def check_conflicts(config: EngineConfig) -> None:
             "enable_prefix_caching=True shares blocks between requests, and fork_mode='copy' is for an "
             "engine that shares none: turn one of them off"
         )
+    if config.preemption_mode == "swap" and config.fork_mode == "copy":
+        raise ConfigError(
+            "preemption_mode='swap' brings blocks back shared as they were, and fork_mode='copy' is for an "
+            "engine that shares none: use preemption_mode='recompute', or fork_mode='share'"
+        )
     if layout != "paged":
         _check_unpaged(config)
     _check_parts(config)
@@ -100,7 +105,7 @@ def _wanted(part: str, config: EngineConfig) -> str | None:
         return None if layout == "contiguous" else "kv_layout='contiguous'"
     if layout != "paged":
         return "kv_layout='paged'"
-    if part == "hash_function" and not config.enable_prefix_caching:
+    if part == "hash_function" and not config.caches_prefixes:
         return "enable_prefix_caching=True"
     return None
 

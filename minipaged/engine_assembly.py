@@ -159,7 +159,7 @@ def make_bookkeeping(
 def _make_block_manager(config: EngineConfig, plan: MemoryPlan) -> BlockManager:
     parts = config.parts or Parts()
     hasher = None
-    if config.enable_prefix_caching:
+    if config.caches_prefixes:
         hasher = PrefixHasher(config.prefix_caching_hash_algo, hash_fn=parts.hash_function)
     return BlockManager(
         plan.num_blocks,

@@ -192,6 +192,8 @@ class Scheduler(RequestQueues):
             self._schedule_running(request, restored, output)
             for item in output.scheduled[num_planned:]:
                 self._cache_blocks(item)
+            if output.preempted:
+                return
 
     def _admit(self, output: SchedulerOutput) -> None:
         if self._is_static and self.running:

@@ -60,5 +60,5 @@ def stage_options(stage: int) -> EngineOptions:
     if stage >= 7:
         options["preemption_mode"] = "recompute"
     if stage >= 8:
-        options["enable_prefix_caching"] = True
+        del options["enable_prefix_caching"]  # on by itself, where blocks are shared
     return options

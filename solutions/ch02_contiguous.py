@@ -167,16 +167,18 @@ def attend_region(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> 
 def static_batch(members: Sequence[RequestLengths]) -> StaticBatch:
     """What a static batch computes, with prompts padded to the longest, until its longest member ends.
 
-    The first step computes a row for each member and each place of the longest prompt, and gives
-    every member its first output token. Each later step computes one row for each member, also for
-    those that have ended: their rows are idle. The last output token is sampled and never computed,
-    so a member of `num_output_tokens` needs as many steps.
+    A row is one token of one member in one step. The first step has a row for each member and each
+    place of the longest prompt: the member's own tokens are needed, the others are padding. It gives
+    every member its first output token. Each later step has one row for each member: it is idle if
+    that one has ended, or else needed. The last output token is sampled and never fed back to the
+    model, so a member of `num_output_tokens` needs as many steps.
 
     Args:
         members: the lengths of each member, at least one.
 
     Returns:
-        The counts, in rows of one token each; see `StaticBatch`.
+        The counts, in rows: `num_computed` is those that are needed, without padding and idle ones.
+        See `StaticBatch`, in `minipaged/course/ch02/static_batch.py`.
 
     >>> static_batch([RequestLengths(3, 2), RequestLengths(5, 4)])
     StaticBatch(num_requests=2, num_steps=4, num_computed=12, num_padding=2, num_idle=2)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from torch import Tensor
 
 from minipaged import EngineConfig
 from minipaged.attention.reference import attend_one
-from minipaged.config import EngineOptions
+from minipaged.config import EngineOptions, KVLayoutName
 from minipaged.errors import ConfigError
 from minipaged.kv.prefix_hash import sha256
 from minipaged.kv.size import KVShape
@@ -39,6 +41,7 @@ CONFLICTS: list[tuple[EngineOptions, str]] = [
     ({"kv_layout": "none", "enable_prefix_caching": True}, "kv_layout='paged'"),
     ({"kv_layout": "contiguous", "preemption_mode": "swap"}, "kv_layout='paged'"),
     ({"kv_layout": "none", "preemption_mode": "swap"}, "kv_layout='paged'"),
+    ({"fork_mode": "copy", "preemption_mode": "swap"}, "fork_mode='share'"),
     ({"kv_layout": "contiguous", "attention_backend": "cpu"}, "'auto' or 'reference'"),
     (
         {"kv_layout": "contiguous", "parts": Parts(hash_function=sha256)},
@@ -106,4 +109,12 @@ def test_unknown_names(name: str, message: str) -> None:
     ],
 )
 def test_prefix_caching_is_on_where_blocks_are_shared(options: EngineOptions, expected: bool) -> None:
-    assert EngineConfig(**options).enable_prefix_caching is expected
+    assert EngineConfig(**options).caches_prefixes is expected
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "none"])
+def test_a_changed_copy_decides_anew_whether_it_caches(layout: KVLayoutName) -> None:
+    unpaged = dataclasses.replace(EngineConfig(), kv_layout=layout)
+    assert not unpaged.caches_prefixes
+    assert dataclasses.replace(unpaged, kv_layout="paged").caches_prefixes
+    assert not dataclasses.replace(EngineConfig(), fork_mode="copy").caches_prefixes

@@ -66,7 +66,7 @@ def _held(free: list[Region], num_slots: int) -> dict[str, Region]:
             3,
             4,
             [Region(0, 2), Region(9, 3)],
-            "taken whole, a region disappears from the list: no empty one stays behind",
+            "a region of exactly the wanted size is large enough; taken whole, it leaves no empty one behind",
         ),
         ([Region(2, 8)], 8, 2, [], "all that is free may be taken"),
         (
@@ -278,7 +278,7 @@ def test_read_what_is_written_and_no_more(code: ModuleType, start: int, num_toke
             case=f"the {name} of {case}",
             expected="a view: the cache's own memory",
             got="a copy",
-            rule="a decode step reads every token of every sequence: copying them doubles its traffic",
+            rule="each step reads all tokens of a sequence: a copy (read, write, read again) triples that",
         )
 
 
@@ -472,7 +472,9 @@ def _draw_batch(members: list[RequestLengths]) -> str:
     return "\n".join([*lines, "_ padding   p prompt   d decoded   . idle"])
 
 
-def _expect_batch(got: object, want: StaticBatch, members: list[RequestLengths], case: str) -> None:
+def _expect_batch(
+    got: object, want: StaticBatch, members: list[RequestLengths], case: str, order: str = ""
+) -> None:
     rules = {
         "num_requests": "every request is in one batch",
         "num_steps": "each step gives every member one token, so the longest output decides",
@@ -485,7 +487,7 @@ def _expect_batch(got: object, want: StaticBatch, members: list[RequestLengths],
             getattr(got, name, None),
             getattr(want, name),
             case=f"{name} of {case}",
-            rule=rule,
+            rule=rule + order,
             state=_draw_batch(members),
         )
 
@@ -532,7 +534,13 @@ def test_a_queue_of_batches(code: ModuleType, pairs: list[tuple[int, int]], batc
         rule="first come, first served; the last batch may be smaller",
     )
     for number, (found, members) in enumerate(zip(got, batches, strict=True)):
-        _expect_batch(found, _counted(members), members, f"batch {number} of {case}")
+        _expect_batch(
+            found,
+            _counted(members),
+            members,
+            f"batch {number} of {case}",
+            order="; first come, first served: a batch is the next requests of the queue, in its order",
+        )
 
 
 @pytest.mark.exercise("2.4")
@@ -543,9 +551,20 @@ def test_no_requests(code: ModuleType) -> None:
 # 2.5
 
 
+class _Starts(set[int]):
+    """A set that is shown in order."""
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(map(str, sorted(self)))}}}" if self else "set()"
+
+
+def _in_order(free: list[set[int]]) -> list[set[int]]:
+    return [_Starts(each) if isinstance(each, set) else each for each in free]
+
+
 def _pool(num_slots: int, *blocks: tuple[int, int]) -> list[set[int]]:
     """A free list with some (start, order) in it."""
-    free: list[set[int]] = [set() for _ in range(num_slots.bit_length())]
+    free: list[set[int]] = [_Starts() for _ in range(num_slots.bit_length())]
     for start, order in blocks:
         free[order].add(start)
     return free
@@ -561,13 +580,19 @@ def _copy(free: list[set[int]]) -> list[set[int]]:
     [
         (_pool(16, (0, 4)), 16, 0, _pool(16), "the whole cache, without a cut"),
         (_pool(16, (0, 4)), 9, 0, _pool(16), "9 slots are rounded up to 16"),
-        (_pool(16, (0, 4)), 8, 0, _pool(16, (8, 3)), "8 is a power of two already: one cut"),
+        (
+            _pool(16, (0, 4)),
+            8,
+            0,
+            _pool(16, (8, 3)),
+            "one cut: the lower half goes on, the upper half becomes free",
+        ),
         (
             _pool(16, (0, 4)),
             1,
             0,
             _pool(16, (1, 0), (2, 1), (4, 2), (8, 3)),
-            "each cut frees an upper half: of 8, of 4, of 2, of 1",
+            "at each cut the lower half goes on, the upper half becomes free: of 8, of 4, of 2, of 1",
         ),
         (
             _pool(16, (4, 2), (8, 3)),
@@ -577,12 +602,19 @@ def _copy(free: list[set[int]]) -> list[set[int]]:
             "the smallest block that is large enough; the block of 8 stays whole",
         ),
         (_pool(16, (4, 2), (12, 2)), 4, 4, _pool(16, (12, 2)), "of two equals the one with the lower start"),
+        (  # `pop` takes 8 from this set
+            _pool(16, (4, 2), (8, 2)),
+            3,
+            4,
+            _pool(16, (8, 2)),
+            "of two equals the one with the lower start",
+        ),
         (
             _pool(16, (2, 1), (8, 3)),
             3,
             8,
             _pool(16, (2, 1), (12, 2)),
-            "a block of 2 is too small; from the block of 8 the upper half is left",
+            "2 are too few; of the block of 8 the lower half goes on, the upper half becomes free",
         ),
         (
             _pool(16, (4, 2), (8, 2)),
@@ -604,13 +636,14 @@ def test_cut_in_halves(
     got_free = _copy(free)
     got = code.allocate_buddy(got_free, num_slots)
     case = f"allocate_buddy(free, {num_slots}) with free = {free}"
-    expect_equal(got, start, case=case, rule=rule, state=draw_orders(free, 16))
+    state = f"before\n{draw_orders(free, 16)}\nafter\n{draw_orders(got_free, 16)}"
+    expect_equal(got, start, case=case, rule=rule, state=state)
     expect_equal(
-        got_free,
+        _in_order(got_free),
         left,
         case=f"the free blocks after {case}",
         rule=rule,
-        state=f"before\n{draw_orders(free, 16)}\nafter\n{draw_orders(got_free, 16)}",
+        state=state,
     )
 
 
@@ -658,7 +691,7 @@ def test_merge_with_the_buddy_alone(
     code.free_buddy(got, start, order)
     num_slots = 12 if len(free) == 4 else 16
     expect_equal(
-        got,
+        _in_order(got),
         left,
         case=f"free_buddy(free, start={start}, order={order}) with free = {free}",
         rule=rule,
@@ -684,7 +717,7 @@ def _free_blocks(taken: list[bool]) -> list[set[int]]:
 def test_a_life_of_buddies(code: ModuleType, num_slots: int, history: list[int]) -> None:
     """A number above 0 asks for so many slots; −1 gives the oldest block back, −2 the second, …"""
     taken = [False] * num_slots
-    free = _free_blocks(taken)
+    free = _copy(_free_blocks(taken))
     held: list[tuple[int, int]] = []
     for wanted in history:
         before = _copy(free)
@@ -712,7 +745,7 @@ def test_a_life_of_buddies(code: ModuleType, num_slots: int, history: list[int])
         else:
             continue
         expect_equal(
-            free,
+            _in_order(free),
             _free_blocks(taken),
             case=f"the free blocks after {case}",
             rule="every slot is held or free, once; two free buddies are one block",

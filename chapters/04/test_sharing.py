@@ -134,12 +134,19 @@ def test_the_tail_comes_first(code: ModuleType) -> None:
 
 @pytest.mark.exercise("4.2")
 def test_a_count_never_goes_below_zero(code: ModuleType) -> None:
-    for table, before in (([2], [1, 1, 0]), ([1, 2], [1, 3, 0])):
-        ref_cnt = list(before)
-        case = f"free({table}, {before}): nobody holds block 2"
+    for blocks, before, bad in (
+        ([2], [1, 1, 0], 2),
+        ([1, 2], [1, 3, 0], 2),
+        ([1, 2], [1, 0, 3], 1),
+        ([1, 2, 3], [1, 3, 0, 2], 2),
+    ):
+        ref_cnt, table = list(before), list(blocks)
+        case = f"free({blocks}, {before}): nobody holds block {bad}"
         with expect_error(InvariantError, case=case, rule="a bug elsewhere; say so, do not make it worse"):
-            code.free(list(table), ref_cnt)
-        expect_equal(ref_cnt, before, case=f"ref_cnt after {case}", rule="nothing has changed")
+            code.free(table, ref_cnt)
+        rule = "nothing has changed: look at all counts before you lower the first"
+        expect_equal(ref_cnt, before, case=f"ref_cnt after {case}", rule=rule)
+        expect_equal(table, blocks, case=f"the table after {case}", rule=rule)
 
 
 @pytest.mark.exercise("4.2")
@@ -240,6 +247,36 @@ def test_many_tokens_at_once(code: ModuleType) -> None:
         rule="18 tokens in blocks of 4: five blocks",
         state=_draw(tables, pool),
     )
+    _expect_counts(case, tables, pool)
+
+
+@pytest.mark.exercise("4.3")
+def test_blocks_that_are_not_written_stay_shared(code: ModuleType) -> None:
+    """A table may be longer than the written tokens need."""
+    pool = BlockPool(8)
+    tables = {"A": [pool.allocate() for _ in range(3)]}
+    tables["B"] = code.fork(tables["A"], pool.ref_cnt)
+    found = code.append(tables["B"], 5, 7, BLOCK, pool)
+    case = "append([1, 2, 3], 5, 7, 4, pool), all three blocks shared"
+    rule = "tokens 5 and 6 fall into the second block alone: the others stay as they are"
+    expect_equal(found, [BlockCopy(2, 4)], case=case, rule=rule, state=_draw(tables, pool))
+    expect_equal(tables["B"], [1, 4, 3], case=f"the table after {case}", rule=rule)
+    _expect_counts(case, tables, pool)
+
+
+@pytest.mark.exercise("4.3")
+def test_a_long_table_makes_no_room(code: ModuleType) -> None:
+    pool = BlockPool(3)
+    tables = {"A": [pool.allocate(), pool.allocate()]}
+    tables["B"] = code.fork(tables["A"], pool.ref_cnt)
+    case = "append([1, 2], 2, 3, 4, pool): one copy is wanted, no block is free"
+    rule = "a block that the table has beyond `end` is no room for a copy"
+    try:
+        found = code.append(tables["B"], 2, 3, BLOCK, pool)
+    except OutOfBlocksError as error:
+        raise Wrong(case=case, expected="None", got="an OutOfBlocksError", rule=rule) from error
+    expect_equal(found, None, case=case, rule=rule, state=_draw(tables, pool))
+    expect_equal(tables["B"], [1, 2], case=f"the table after {case}", rule="nothing has changed")
     _expect_counts(case, tables, pool)
 
 
@@ -494,7 +531,8 @@ def _expect_samples_decode(
                     text,
                     case=f"what {name} reads in layer {half // 2}, {'keys' if half % 2 == 0 else 'values'}: "
                     f"{case}. Prompt tokens are 0, 1, …; those of {name} 100 + {i}, and so on",
-                    rule="first all copies of the step, then its writes; each sample reads its own tokens",
+                    rule="each sample reads its own tokens, in every layer; check the order of the copies, "
+                    "and the axes of new_kv",
                     state=_draw(named, pool),
                 )
     return tables, pool, num_copies

@@ -10,17 +10,34 @@ is kept beside this file (or in the user's cache folder), and only the very firs
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar, cast
+
 import numpy as np
 from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
+
+Function = TypeVar("Function", bound=Callable[..., object])
 
 # Sums may be reordered, or no loop over a head's numbers could use vectors. NaN and infinity stay
 # what they are.
 FAST_SUMS = {"reassoc", "contract", "nsz"}
 
 
-@njit(nogil=True, cache=True)
+def _compiled(fastmath: set[str] | bool = False) -> Callable[[Function], Function]:
+    """`numba.njit`, which keeps the compiled code where it can, and else compiles in every process."""
+
+    def compiled(function: Function) -> Function:
+        try:
+            return cast(Function, njit(nogil=True, cache=True, fastmath=fastmath)(function))
+        except RuntimeError:  # neither this folder nor the user's cache folder can be written
+            return cast(Function, njit(nogil=True, fastmath=fastmath)(function))
+
+    return compiled
+
+
+@_compiled()
 def attention_scores(
     query: NDArray[np.float32],
     keys: NDArray[np.float32] | NDArray[np.uint16],
@@ -49,7 +66,7 @@ def attention_scores(
         scores[s, :, seq_lens[s] :] = -np.inf
 
 
-@njit(nogil=True, cache=True)
+@_compiled()
 def weighted_values(
     weights: NDArray[np.float32],
     values: NDArray[np.float32] | NDArray[np.uint16],
@@ -81,7 +98,7 @@ def weighted_values(
                     _add_scaled(output[s, head], weights[s, head, position], value)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST_SUMS)
+@_compiled(fastmath=FAST_SUMS)
 def _dot(query, key):
     total = np.float32(0)
     for i in range(len(query)):
@@ -89,7 +106,7 @@ def _dot(query, key):
     return total
 
 
-@njit(nogil=True, cache=True, fastmath=FAST_SUMS)
+@_compiled(fastmath=FAST_SUMS)
 def _add_scaled(output, weight, value):
     for i in range(len(output)):
         output[i] += weight * value[i]

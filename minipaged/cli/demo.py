@@ -78,11 +78,17 @@ def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
     from minipaged.config import EngineConfig
     from minipaged.engine import LLMEngine
     from minipaged.engine_assembly import load_configured_model
+    from minipaged.errors import ConfigError
     from minipaged.kv.size import max_model_len_that_fits
     from minipaged.memory_plan import plan_memory
 
     fetch_model(args)
     config = EngineConfig(args.model, **engine_options(args))
+    if config.kv_layout != "paged":
+        raise ConfigError(
+            f"the demo shows blocks, and an engine with kv_layout={config.kv_layout!r} has none: "
+            "take a stage from 3 to 8"
+        )
     model = load_configured_model(config)
     longest = model.config.max_position_embeddings
     if isinstance(config.max_model_len, int) and config.max_model_len > 0:

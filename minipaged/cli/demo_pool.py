@@ -81,7 +81,7 @@ def choose_num_blocks(workload: DemoWorkload, config: EngineConfig) -> int:
 
 def rehearse(requests: tuple[DemoRequest, ...], config: EngineConfig, num_blocks: int) -> Rehearsal:
     """Run the requests through scheduler and block manager, without a model."""
-    hasher = PrefixHasher(config.prefix_caching_hash_algo) if config.enable_prefix_caching else None
+    hasher = PrefixHasher(config.prefix_caching_hash_algo) if config.caches_prefixes else None
     manager = BlockManager(num_blocks, config.block_size, hasher)
     scheduler = Scheduler(
         manager,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from minipaged.sim.workload import Workload
 
 EXIT_DIFFERENT_TOKENS = 1
+MAX_REQUESTS = 100_000
 
 
 def stages(text: str) -> tuple[int, ...]:
@@ -66,6 +67,14 @@ def picture(text: str) -> Path:
     return path
 
 
+def num_requests(text: str) -> int:
+    """An integer of at least 1, and not so large that drawing the workload alone fills the memory."""
+    count = positive_int(text)
+    if count > MAX_REQUESTS:
+        raise argparse.ArgumentTypeError(f"at most {MAX_REQUESTS:,} requests, not {count:,}")
+    return count
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged ladder`."""
     parser.add_argument(
@@ -74,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tiny, smollm2-135m, a folder, a .gguf file, or a hub id (default tiny)",
     )
     parser.add_argument(
-        "--requests", type=positive_int, metavar="N", default=NUM_REQUESTS, help=f"(default {NUM_REQUESTS})"
+        "--requests", type=num_requests, metavar="N", default=NUM_REQUESTS, help=f"(default {NUM_REQUESTS})"
     )
     parser.add_argument(
         "--seed", type=seed, metavar="N", default=0, help="another seed draws another workload (default 0)"

@@ -149,7 +149,9 @@ def resolve_max_model_len_of_regions(
         ConfigError: as above.
     """
     wanted, name = _wanted_length(requested, model_max, largest_region)
-    if wanted > largest_region or largest_region < 1:
+    if largest_region < 1:
+        raise ConfigError(f"{name} needs a region of slots, and this KV cache has none: give it more memory")
+    if wanted > largest_region:
         raise ConfigError(
             f"{name} needs a region of {wanted:,} slots, and the largest in this KV cache has "
             f"{largest_region:,}: ask for max_model_len={largest_region}, or 'auto', or give the KV cache "

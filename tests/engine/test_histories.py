@@ -47,7 +47,7 @@ def random_engine(model: LoadedModel, rng: random.Random) -> LLMEngine:
 
 def paged_options(rng: random.Random) -> EngineOptions:
     mode: PreemptionMode = rng.choice(["recompute", "recompute", "swap", "swap", "never"])
-    copies = rng.random() < 0.25
+    copies = mode != "swap" and rng.random() < 0.3
     return EngineOptions(
         enable_prefix_caching=not copies and rng.random() < 0.7,
         fork_mode="copy" if copies else "share",

@@ -8,7 +8,7 @@ CHAPTER = Chapter(
     number=2,
     slug="contiguous",
     title="The contiguous baseline",
-    minutes=60,
+    minutes=100,
     exercises=(
         Exercise(
             "2.1",

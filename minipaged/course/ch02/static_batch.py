@@ -9,10 +9,12 @@ from dataclasses import dataclass
 class StaticBatch:
     """The work of one static batch, counted in rows: one row is one token of one member in one step.
 
+    Every row that the batch computes is needed, padding or idle.
+
     Attributes:
         num_requests: members.
         num_steps: forward passes; the first one computes the prompts.
-        num_computed: rows that somebody needs.
+        num_computed: rows that somebody needs: padding and idle rows are left out.
         num_padding: rows that fill the shorter prompts up to the longest.
         num_idle: rows of members that have ended, while the longest goes on.
     """

@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant("2.1", "merges_across_a_held_slot", "== each.start", ">= each.start - 1"),
     Mutant(
         "2.1",
-        "merges_with_what_is_before_and_not_behind",
+        "the_nightly_job",
         "if merged and merged[-1].end == each.start:",
         "if merged and merged[-1].end == each.start and each == region:",
     ),

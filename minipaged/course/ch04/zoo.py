@@ -16,6 +16,21 @@ MUTANTS = (
     Mutant("4.2", "the_head_first", "in reversed(table)", "in table"),
     Mutant("4.2", "a_count_below_zero", "any(ref_cnt[block_id] == 0", "any(ref_cnt[block_id] > 10**6"),
     Mutant("4.2", "an_error_halfway", "any(ref_cnt[block_id] == 0", "all(ref_cnt[block_id] == 0"),
+    Mutant(
+        "4.2",
+        "checks_on_the_way",
+        """    if any(ref_cnt[block_id] == 0 for block_id in table):
+        raise InvariantError(f"table {table} names a block that nobody holds")
+    freed = []
+    for block_id in reversed(table):
+""",
+        """    freed = []
+    for block_id in reversed(table):
+        if ref_cnt[block_id] == 0:
+            raise InvariantError("nobody holds it")
+""",
+    ),
+    Mutant("4.2", "checks_the_tail_alone", "== 0 for block_id in table)", "== 0 for block_id in table[-1:])"),
     Mutant("4.2", "gives_nothing_back", "freed.append(block_id)", "pass"),
     Mutant("4.3", "writes_into_shared_blocks", "pool.ref_cnt[table[i]] > 1", "pool.ref_cnt[table[i]] > 99"),
     Mutant("4.3", "the_last_holder_copies_too", "pool.ref_cnt[table[i]] > 1", "pool.ref_cnt[table[i]] > 0"),
@@ -39,7 +54,14 @@ MUTANTS = (
     ),
     Mutant("4.3", "one_block_short", "-(-end // block_size)", "end // block_size"),
     Mutant("4.3", "a_block_too_many", "-(-end // block_size)", "end // block_size + 1"),
-    Mutant("4.3", "forgets_that_copies_need_room", "len(shared) + num_blocks", "num_blocks"),
+    Mutant("4.3", "forgets_that_copies_need_room", "len(shared) + max(0,", "max(0,"),
+    Mutant(
+        "4.3",
+        "a_long_table_makes_room",
+        "max(0, num_blocks - len(table)) > pool.num_free",
+        "num_blocks - len(table) > pool.num_free",
+    ),
+    Mutant("4.3", "copies_what_comes_later", "min(num_blocks, len(table))", "len(table)"),
     Mutant("4.3", "leaves_a_block_unused", "> pool.num_free", ">= pool.num_free"),
     Mutant("4.4", "the_first_layer_alone", "cache[:, :, targets] = ", "cache[:1, :, targets] = "),
     Mutant(
