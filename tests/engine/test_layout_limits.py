@@ -36,7 +36,7 @@ def contiguous(model: LoadedModel, blocks: int, **options: Unpack[EngineOptions]
     [
         ({"num_blocks": 3}, "region of 16 slots, and the largest .* has 12: ask for max_model_len=12"),
         ({"num_blocks": 7, "region_allocator": "buddy", "max_model_len": 17}, "has 16"),
-        ({"kv_cache_memory_bytes": 1}, "has 0"),
+        ({"kv_cache_memory_bytes": 1}, "has none: give it more memory"),
         ({"max_model_len": 2000}, "trained for"),
     ],
 )

@@ -218,7 +218,7 @@ def test_a_model_without_a_tokenizer(random_models: dict[str, Pair]) -> None:
         ({"num_blocks": 10**12}, "bytes"),
         ({"num_blocks": 2**63}, "bytes"),
         ({"kv_cache_memory_bytes": 10**15}, "bytes"),
-        ({"block_size": 2**64, "num_blocks": 2}, "bytes"),
+        ({"block_size": 2**64, "num_blocks": 2}, "at most 1,048,576"),
         ({"num_blocks": 80, "preemption_mode": "swap", "num_cpu_blocks": 10**12}, "bytes"),
         ({"enable_prefix_caching": "False"}, "True or False"),
         ({"enable_chunked_prefill": None}, "True or False"),
