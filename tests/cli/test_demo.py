@@ -188,3 +188,11 @@ def test_smollm2_shares_prefixes_and_preempts(capsys: pytest.CaptureFixture[str]
     assert said.num_preemptions >= 1
     assert said.prefix_cache_hits >= 3 * engine.config.block_size
     assert said.peak_used == engine.stats().num_blocks - 1
+
+
+@pytest.mark.parametrize("stage", ["1", "2"])
+def test_a_stage_without_blocks_is_refused(capsys: pytest.CaptureFixture[str], stage: str) -> None:
+    result = run(capsys, "--stage", stage, "--plain")
+    assert result.code == 2
+    assert "take a stage from 3 to 8" in result.err
+    assert len(result.err.splitlines()) == 1

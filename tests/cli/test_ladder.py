@@ -173,6 +173,7 @@ def test_in_a_terminal_each_stage_has_its_bar(
         (["--stages", "all"], "not a list of stages such as 1-8"),
         (["--stages", ""], "not a list of stages"),
         (["--requests", "0"], "not an integer of at least 1"),
+        (["--requests", "1000000000000"], "at most 100,000 requests"),
         (["--seed", "-1"], "not an integer of at least 0"),
         (["--num-blocks", "2"], "the ladder needs at least 3"),
         (["--kv-memory", "1KiB"], "the ladder needs at least 3"),
