@@ -88,10 +88,9 @@ class Scheduler(RequestQueues):
             self._cache_blocks(item)
         # Nobody comes in while the pool is dry: not in a step that had to preempt, and nobody new
         # while somebody is swapped out.
-        if not output.preempted:
-            self._swap_in(output)
-            if not self.swapped:
-                self._admit(output)
+        self._swap_in(output)
+        if not output.preempted and not self.swapped:
+            self._admit(output)
         output.swap_outs += self.pending_swap_outs
         self.pending_swap_outs.clear()
         self.num_scheduled_tokens += output.num_tokens
@@ -176,7 +175,7 @@ class Scheduler(RequestQueues):
     # Requests that come in
 
     def _swap_in(self, output: SchedulerOutput) -> None:
-        while self._swap_space is not None and self.swapped:
+        while self._swap_space is not None and self.swapped and not output.preempted:
             request = self.swapped.peek()
             if not self._swap_space.can_swap_in(request):
                 return
@@ -192,8 +191,6 @@ class Scheduler(RequestQueues):
             self._schedule_running(request, restored, output)
             for item in output.scheduled[num_planned:]:
                 self._cache_blocks(item)
-            if output.preempted:
-                return
 
     def _admit(self, output: SchedulerOutput) -> None:
         if self._is_static and self.running:
