@@ -17,14 +17,15 @@ from torch.nn import functional as F
 
 from minipaged.model.config import ModelConfig
 from minipaged.model.layers import Linear, RMSNorm, empty_parameter
+from minipaged.model.linear_products import choose_product
 from minipaged.model.rope import RotaryEmbedding, rotate
 
 AttendFn = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer index, q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, D]) -> [T, Hq, D].
 
 q and k are normed and rotated; the scores are not yet scaled: that (by D ** -0.5), the causal mask
-and the storing of k and v are the function's. v is a view into the fused projection: its last two
-dimensions are contiguous, its first is strided.
+and the storing of k and v are the function's. All three are views into wider tensors: their last two
+dimensions are contiguous, their first is strided.
 """
 
 
@@ -59,13 +60,12 @@ class SelfAttention(nn.Module):
 
     def forward(self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: AttendFn) -> Tensor:
         """[T, hidden] -> [T, hidden]."""
-        q, k, v = self.qkv_proj(hidden).split((self.q_size, self.kv_size, self.kv_size), dim=-1)
-        q = q.unflatten(-1, (self.num_heads, self.head_dim))  # [T, Hq, D]
-        k = k.unflatten(-1, (self.num_kv_heads, self.head_dim))  # [T, Hkv, D]
-        v = v.unflatten(-1, (self.num_kv_heads, self.head_dim))  # [T, Hkv, D]
+        qkv = self.qkv_proj(hidden).unflatten(-1, (-1, self.head_dim))  # [T, Hq + 2 Hkv, D]
+        qk, v = qkv.split((self.num_heads + self.num_kv_heads, self.num_kv_heads), dim=-2)
         if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q), self.k_norm(k)
-        attended = attend(self.layer, rotate(q, cos, sin), rotate(k, cos, sin), v)  # [T, Hq, D]
+            qk = torch.cat((self.q_norm(qk[:, : self.num_heads]), self.k_norm(qk[:, self.num_heads :])), -2)
+        qk = rotate(qk, cos, sin)  # [T, Hq + Hkv, D]
+        attended = attend(self.layer, qk[:, : self.num_heads], qk[:, self.num_heads :], v)  # [T, Hq, D]
         return self.o_proj(attended.flatten(-2))
 
     def weight_views(self, prefix: str) -> dict[str, Tensor]:
@@ -92,7 +92,7 @@ class Mlp(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """[T, hidden] -> [T, hidden]."""
         gate, up = self.gate_up_proj(hidden).chunk(2, dim=-1)  # [T, intermediate] each
-        return self.down_proj(F.silu(gate) * up)
+        return self.down_proj(F.silu(gate).mul_(up))
 
     def weight_views(self, prefix: str) -> dict[str, Tensor]:
         """Views by Hugging Face name. The rows of the fused weight are gate's, then up's."""
@@ -194,6 +194,13 @@ class Decoder(nn.Module):
             [R, vocab_size] float32.
         """
         return self.lm_head(hidden).to(torch.float32)
+
+    def choose_products(self) -> None:
+        """Use whichever matrix product is the fastest for these weights on this CPU, by a short trial."""
+        linears = [module for module in self.modules() if isinstance(module, Linear)]
+        product = choose_product([linear.weight for linear in linears])
+        for linear in linears:
+            linear.product = product
 
     def weight_views(self) -> dict[str, Tensor]:
         """For each Hugging Face tensor name, the view that it fills.

@@ -9,14 +9,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from minipaged.model.linear_products import Product
+
 
 class Linear(nn.Module):
-    """y = x Wᵀ + b. Every projection of the decoder goes through here."""
+    """y = x Wᵀ + b. Every projection of the decoder goes through here.
+
+    `product` computes it: PyTorch's own, unless the loader found a faster one on this machine.
+    """
 
     def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None = None) -> None:
         super().__init__()
         self.weight = weight  # [out_features, in_features]
         self.bias = bias  # [out_features]
+        self.product: Product = F.linear
 
     @classmethod
     def empty(
@@ -30,7 +36,7 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, in_features] -> [T, out_features]."""
-        return F.linear(x, self.weight, self.bias)
+        return self.product(x, self.weight, self.bias)
 
 
 class RMSNorm(nn.Module):
@@ -43,9 +49,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., size] -> [..., size], in the dtype of x; the mean is taken in float32."""
-        wide = x.to(torch.float32)
-        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)  # [..., 1]
-        return self.weight * (wide * scale).to(x.dtype)
+        normed = F.rms_norm(x.to(torch.float32), x.shape[-1:], eps=self.eps)  # [..., size]
+        return self.weight * normed.to(x.dtype)
 
 
 def empty_parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:

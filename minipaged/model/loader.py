@@ -63,21 +63,21 @@ def load_model(
     dummy = load_format == "dummy"
     location = locate_or_fetch(name, weights=not dummy, progress=progress)
     if location.kind == "tiny":
-        decoder = tiny.tiny_decoder(dtype, device)
-        if dummy:
-            fill_random(decoder.weight_views(), seed)
-        return LoadedModel(name, decoder.config, decoder, tiny.tiny_tokenizer())
-    assert location.path is not None
-    read = _read_gguf if location.kind == "gguf" else _read_folder
-    config, decoder, tokenizer = read(location.path, dtype, device, dummy, progress)
+        decoder, tokenizer = tiny.tiny_decoder(dtype, device), tiny.tiny_tokenizer()
+    else:
+        assert location.path is not None
+        read = _read_gguf if location.kind == "gguf" else _read_folder
+        decoder, tokenizer = read(location.path, dtype, device, dummy, progress)
     if dummy:
         fill_random(decoder.weight_views(), seed)
-    return LoadedModel(name, config, decoder, tokenizer)
+    if device.type == "cpu":
+        decoder.choose_products()
+    return LoadedModel(name, decoder.config, decoder, tokenizer)
 
 
 def _read_folder(
     path: Path, dtype: torch.dtype, device: torch.device, dummy: bool, progress: bool
-) -> tuple[ModelConfig, Decoder, Tokenizer | None]:
+) -> tuple[Decoder, Tokenizer | None]:
     config = folder.read_config(path)
     tokenizer = folder.read_tokenizer(path)
     # Opened before the decoder takes its memory, so that a folder without weights fails at once.
@@ -85,12 +85,12 @@ def _read_folder(
     decoder = Decoder(config, dtype, device)
     if source is not None:
         fill_views(decoder.weight_views(), source, tied=config.tie_word_embeddings, progress=progress)
-    return config, decoder, tokenizer
+    return decoder, tokenizer
 
 
 def _read_gguf(
     path: Path, dtype: torch.dtype, device: torch.device, dummy: bool, progress: bool
-) -> tuple[ModelConfig, Decoder, Tokenizer | None]:
+) -> tuple[Decoder, Tokenizer | None]:
     # Imported here, so that a model of another kind does not wait for the gguf package.
     from minipaged.model.gguf_config import read_config
     from minipaged.model.gguf_file import GgufFile
@@ -104,4 +104,4 @@ def _read_gguf(
     if not dummy:
         source = GgufSource(file, config)
         fill_views(decoder.weight_views(), source, tied=config.tie_word_embeddings, progress=progress)
-    return config, decoder, tokenizer
+    return decoder, tokenizer

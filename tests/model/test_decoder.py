@@ -132,8 +132,9 @@ def test_attend_gets_each_layer_in_order_with_heads_apart() -> None:
 
     def attend(layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         seen.append((layer, tuple(q.shape), tuple(k.shape), tuple(v.shape)))
-        assert q.is_contiguous()
-        assert k.is_contiguous()
+        assert q[0].is_contiguous()
+        assert k[0].is_contiguous()
+        assert v[0].is_contiguous()
         return q
 
     decoder(torch.tensor([1, 2, 3]), torch.arange(3), attend)
