@@ -4,40 +4,20 @@ Written like a GPU's kernel, with a core's vector unit in the place of a warp: f
 each of its tokens, find the block in the table and go once over the heads' numbers there. Gathering
 the blocks into dense tensors first would move the same bytes three times: read, write, read again.
 
-Importing this module imports numba, so the backend does it when it first decodes. The compiled code
-is kept beside this file (or in the user's cache folder), and only the very first use waits for it.
+Importing this module imports numba, so the backend does it when it first decodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., object])
-
-# Sums may be reordered, or no loop over a head's numbers could use vectors. NaN and infinity stay
-# what they are.
-FAST_SUMS = {"reassoc", "contract", "nsz"}
+from minipaged.compiled import FAST_SUMS, compiled
 
 
-def _compiled(fastmath: set[str] | bool = False) -> Callable[[Function], Function]:
-    """`numba.njit`, which keeps the compiled code where it can, and else compiles in every process."""
-
-    def compiled(function: Function) -> Function:
-        try:
-            return cast(Function, njit(nogil=True, cache=True, fastmath=fastmath)(function))
-        except RuntimeError:  # neither this folder nor the user's cache folder can be written
-            return cast(Function, njit(nogil=True, fastmath=fastmath)(function))
-
-    return compiled
-
-
-@_compiled()
+@compiled()
 def attention_scores(
     query: NDArray[np.float32],
     keys: NDArray[np.float32] | NDArray[np.uint16],
@@ -66,7 +46,7 @@ def attention_scores(
         scores[s, :, seq_lens[s] :] = -np.inf
 
 
-@_compiled()
+@compiled()
 def weighted_values(
     weights: NDArray[np.float32],
     values: NDArray[np.float32] | NDArray[np.uint16],
@@ -98,7 +78,7 @@ def weighted_values(
                     _add_scaled(output[s, head], weights[s, head, position], value)
 
 
-@_compiled(fastmath=FAST_SUMS)
+@compiled(fastmath=FAST_SUMS)
 def _dot(query, key):
     total = np.float32(0)
     for i in range(len(query)):
@@ -106,7 +86,7 @@ def _dot(query, key):
     return total
 
 
-@_compiled(fastmath=FAST_SUMS)
+@compiled(fastmath=FAST_SUMS)
 def _add_scaled(output, weight, value):
     for i in range(len(output)):
         output[i] += weight * value[i]

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from minipaged.model.config import ModelConfig
+from minipaged.model.kernels import DecoderKernels
 from minipaged.model.layers import Linear, RMSNorm, empty_parameter
-from minipaged.model.linear_products import choose_product
-from minipaged.model.rope import RotaryEmbedding, rotate
+from minipaged.model.rope import RotaryEmbedding
 
 AttendFn = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer index, q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, D]) -> [T, Hq, D].
@@ -58,15 +58,22 @@ class SelfAttention(nn.Module):
             self.q_norm = RMSNorm(config.head_dim, config.rms_norm_eps, dtype=dtype, device=device)
             self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps, dtype=dtype, device=device)
 
-    def forward(self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: AttendFn) -> Tensor:
+    def forward(
+        self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: AttendFn, kernels: DecoderKernels
+    ) -> Tensor:
         """[T, hidden] -> [T, hidden]."""
-        qkv = self.qkv_proj(hidden).unflatten(-1, (-1, self.head_dim))  # [T, Hq + 2 Hkv, D]
-        qk, v = qkv.split((self.num_heads + self.num_kv_heads, self.num_kv_heads), dim=-2)
+        heads = self.qkv_proj(hidden, kernels).unflatten(-1, (-1, self.head_dim))  # [T, Hq + 2 Hkv, D]
+        num_heads, num_rotated = self.num_heads, self.num_heads + self.num_kv_heads
+        v = heads[:, num_rotated:]  # [T, Hkv, D]
         if self.q_norm is not None and self.k_norm is not None:
-            qk = torch.cat((self.q_norm(qk[:, : self.num_heads]), self.k_norm(qk[:, self.num_heads :])), -2)
-        qk = rotate(qk, cos, sin)  # [T, Hq + Hkv, D]
-        attended = attend(self.layer, qk[:, : self.num_heads], qk[:, self.num_heads :], v)  # [T, Hq, D]
-        return self.o_proj(attended.flatten(-2))
+            q, k = (
+                self.q_norm(heads[:, :num_heads], kernels),
+                self.k_norm(heads[:, num_heads:num_rotated], kernels),
+            )
+            heads = torch.cat((q, k), dim=1)  # [T, Hq + Hkv, D]
+        qk = kernels.rotate_heads(heads, num_rotated, cos, sin)  # [T, Hq + Hkv, D]
+        attended = attend(self.layer, qk[:, :num_heads], qk[:, num_heads:], v)  # [T, Hq, D]
+        return self.o_proj(attended.flatten(-2), kernels)
 
     def weight_views(self, prefix: str) -> dict[str, Tensor]:
         """Views by Hugging Face name. The rows of the fused weight are q's, then k's, then v's."""
@@ -89,10 +96,10 @@ class Mlp(nn.Module):
         self.gate_up_proj = Linear.empty(config.hidden_size, 2 * size, bias=False, dtype=dtype, device=device)
         self.down_proj = Linear.empty(size, config.hidden_size, bias=False, dtype=dtype, device=device)
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, kernels: DecoderKernels) -> Tensor:
         """[T, hidden] -> [T, hidden]."""
-        gate, up = self.gate_up_proj(hidden).chunk(2, dim=-1)  # [T, intermediate] each
-        return self.down_proj(F.silu(gate).mul_(up))
+        gate, up = self.gate_up_proj(hidden, kernels).chunk(2, dim=-1)  # [T, intermediate] each
+        return self.down_proj(F.silu(gate).mul_(up), kernels)
 
     def weight_views(self, prefix: str) -> dict[str, Tensor]:
         """Views by Hugging Face name. The rows of the fused weight are gate's, then up's."""
@@ -113,10 +120,12 @@ class Layer(nn.Module):
         )
         self.mlp = Mlp(config, dtype, device)
 
-    def forward(self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: AttendFn) -> Tensor:
+    def forward(
+        self, hidden: Tensor, cos: Tensor, sin: Tensor, attend: AttendFn, kernels: DecoderKernels
+    ) -> Tensor:
         """[T, hidden] -> [T, hidden]."""
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), cos, sin, attend)
-        return hidden + self.mlp(self.post_attention_layernorm(hidden))
+        hidden = hidden + self.self_attn(self.input_layernorm(hidden, kernels), cos, sin, attend, kernels)
+        return hidden + self.mlp(self.post_attention_layernorm(hidden, kernels), kernels)
 
     def weight_views(self, prefix: str) -> dict[str, Tensor]:
         """Views by Hugging Face name."""
@@ -136,12 +145,14 @@ class Decoder(nn.Module):
         dtype: of weights and activations.
         device: where the weights live.
 
-    The weights are uninitialised until something fills `weight_views()`.
+    The weights are uninitialised until something fills `weight_views()`. `kernels` are the plain ones,
+    until something sets others.
     """
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.config = config
+        self.kernels = DecoderKernels()
         self.embed_tokens = empty_parameter(config.vocab_size, config.hidden_size, dtype=dtype, device=device)
         self.layers = nn.ModuleList(Layer(config, i, dtype, device) for i in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device)
@@ -178,8 +189,8 @@ class Decoder(nn.Module):
         hidden = F.embedding(token_ids, self.embed_tokens)  # [T, hidden]
         cos, sin = self.rotary(positions, hidden.dtype)  # [T, 1, D / 2] each
         for layer in self.layers:
-            hidden = layer(hidden, cos, sin, attend)
-        return self.norm(hidden)
+            hidden = layer(hidden, cos, sin, attend, self.kernels)
+        return self.norm(hidden, self.kernels)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores every token of the vocabulary for the given rows alone.
@@ -193,14 +204,11 @@ class Decoder(nn.Module):
         Returns:
             [R, vocab_size] float32.
         """
-        return self.lm_head(hidden).to(torch.float32)
+        return self.lm_head(hidden, self.kernels).to(torch.float32)
 
-    def choose_products(self) -> None:
-        """Use whichever matrix product is the fastest for these weights on this CPU, by a short trial."""
-        linears = [module for module in self.modules() if isinstance(module, Linear)]
-        product = choose_product([linear.weight for linear in linears])
-        for linear in linears:
-            linear.product = product
+    def matrices(self) -> list[Tensor]:
+        """The weights of all matrix products, `[out_features, in_features]` each, in order."""
+        return [module.weight for module in self.modules() if isinstance(module, Linear)]
 
     def weight_views(self) -> dict[str, Tensor]:
         """For each Hugging Face tensor name, the view that it fills.

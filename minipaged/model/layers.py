@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from minipaged.model.linear_products import Product
+from minipaged.model.kernels import DecoderKernels
 
 
 class Linear(nn.Module):
-    """y = x Wᵀ + b. Every projection of the decoder goes through here.
-
-    `product` computes it: PyTorch's own, unless the loader found a faster one on this machine.
-    """
+    """y = x Wᵀ + b. Every projection of the decoder goes through here."""
 
     def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None = None) -> None:
         super().__init__()
         self.weight = weight  # [out_features, in_features]
         self.bias = bias  # [out_features]
-        self.product: Product = F.linear
 
     @classmethod
     def empty(
@@ -34,23 +29,22 @@ class Linear(nn.Module):
             empty_parameter(out_features, dtype=dtype, device=device) if bias else None,
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, kernels: DecoderKernels) -> Tensor:
         """[T, in_features] -> [T, out_features]."""
-        return self.product(x, self.weight, self.bias)
+        return kernels.product(x, self.weight, self.bias)
 
 
 class RMSNorm(nn.Module):
-    """Scales the last dimension to a root mean square of 1 (Zhang and Sennrich, arXiv 1910.07467)."""
+    """Scales the last dimension; see `kernels.rms_norm`."""
 
     def __init__(self, size: int, eps: float, *, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.weight = empty_parameter(size, dtype=dtype, device=device)
         self.eps = eps
 
-    def forward(self, x: Tensor) -> Tensor:
-        """[..., size] -> [..., size], in the dtype of x; the mean is taken in float32."""
-        normed = F.rms_norm(x.to(torch.float32), x.shape[-1:], eps=self.eps)  # [..., size]
-        return self.weight * normed.to(x.dtype)
+    def forward(self, x: Tensor, kernels: DecoderKernels) -> Tensor:
+        """[..., size] -> [..., size]."""
+        return kernels.norm(x, self.weight, self.eps)
 
 
 def empty_parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:

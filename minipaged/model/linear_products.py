@@ -8,15 +8,14 @@ long as oneDNN, and on others it is ahead. So a short trial decides, for a few n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-"""(x [T, in], weight [out, in], bias [out] or None) -> [T, out]."""
+from minipaged.model.kernels import Product
 
 TRIAL_ROWS = (1, 8, 32, 128)
 """A step's rows are few in decodes and many in prefills. Each trial decides for up to that many rows,

@@ -9,6 +9,7 @@ import torch
 
 from minipaged.model import folder, tiny
 from minipaged.model.config import ModelConfig
+from minipaged.model.cpu_kernels import cpu_kernels
 from minipaged.model.decoder import Decoder
 from minipaged.model.locations import locate_or_fetch
 from minipaged.model.random_weights import fill_random
@@ -71,7 +72,7 @@ def load_model(
     if dummy:
         fill_random(decoder.weight_views(), seed)
     if device.type == "cpu":
-        decoder.choose_products()
+        decoder.kernels = cpu_kernels(decoder.matrices())
     return LoadedModel(name, decoder.config, decoder, tokenizer)
 
 

@@ -8,10 +8,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from minipaged.model import linear_products
+from minipaged.model.kernels import Product
 from minipaged.model.linear_products import TRIAL_ROWS, ProductChoice, choose_product
 
 
-def marked(number: float) -> linear_products.Product:
+def marked(number: float) -> Product:
     """A product that can be told by its result."""
 
     def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -43,7 +44,7 @@ def test_onednn_gives_what_linear_gives(rows: int, with_bias: bool, dtype: torch
 
 
 def test_the_faster_one_is_chosen_for_each_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seconds(product: linear_products.Product, weights: list[Tensor], rows: int) -> float:
+    def seconds(product: Product, weights: list[Tensor], rows: int) -> float:
         return 1.0 if product is F.linear else {1: 0.5, 8: 0.9, 32: 2.0, 128: 0.7}[rows]
 
     monkeypatch.setattr(linear_products, "_seconds", seconds)
