@@ -213,7 +213,16 @@ def test_cleaning_counts_and_finds_duplicates() -> None:
     ]
     cleaned = clean(stories)
     assert cleaned.kept == [GOOD, other]
-    assert cleaned.dropped == {"near duplicate": 3, "cut off": 1, "length": 1}
+    assert cleaned.dropped == {"near duplicate": 4, "length": 1}
+
+
+@pytest.mark.parametrize("rest", [" And then he", ' He said, "I am so', ' "It is late. We must', "\n\nThe"])
+def test_a_story_that_was_cut_off_ends_with_its_last_whole_sentence(rest: str) -> None:
+    assert clean([story(0, GOOD + rest, "length")]).kept == [GOOD]
+
+
+def test_a_story_that_was_cut_off_near_its_beginning_is_too_short() -> None:
+    assert clean([story(0, "Bo was a fox. One day, Bo saw a", "length")]).dropped == {"length": 1}
 
 
 def test_stories_that_only_begin_alike_are_both_kept() -> None:

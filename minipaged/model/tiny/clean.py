@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from minipaged.model.tiny.repeats import has_repeat, sentences, words
+from minipaged.model.tiny.repeats import before_repeat, has_repeat, sentences, words
 from minipaged.model.tiny.shards import Story, read_shard
 
 FEWEST_WORDS, MOST_WORDS = 40, 220
@@ -74,7 +74,9 @@ def clean(stories: Iterable[Story]) -> Cleaned:
     known: set[int] = set()
     for story in stories:
         text = normalise(story.text)
-        reason = "cut off" if story.finish_reason != "stop" else fault(text)
+        if story.finish_reason != "stop":  # within its ending, most often: it ends a sentence earlier
+            text = before_repeat(text, REPEATED_WORDS)
+        reason = fault(text)
         # Openings are drawn from few lists, and say nothing about a story's being new.
         own = words(text)[len(words(story.opening)) :]
         grams = {_hash(" ".join(own[i : i + GRAM])) for i in range(len(own) - GRAM + 1)}
