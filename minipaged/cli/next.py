@@ -9,20 +9,25 @@ from minipaged.cli.streams import remark, stdout_console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`minipaged next` has no arguments."""
+    """The arguments of `minipaged next`."""
+    parser.add_argument(
+        "chapter", metavar="N", nargs="?", type=int, help="look in this chapter alone, to begin there"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the first exercise that does not pass yet."""
+    """Show the first exercise that does not pass yet, from where the reader is on."""
     from minipaged.course import folders, registry, stubs
     from minipaged.course.implementation import implementation
     from minipaged.course.progress import next_exercise, progress
 
     console = stdout_console()
-    found = progress(before=lambda chapters: remark("Checking what has changed …"))
+    chapters = None if args.chapter is None else [registry.chapter(args.chapter)]
+    found = progress(chapters, before=lambda changed: remark("Checking what has changed …"))
     exercise = next_exercise(found)
     if exercise is None:
-        console.print("Everything that there is passes. `minipaged progress` shows it.", style="green")
+        where = "Everything that there is" if chapters is None else f"All of chapter {args.chapter}"
+        console.print(f"{where} passes. `minipaged progress` shows it.", style="green")
         return 0
     chapter = registry.chapter(exercise.chapter)
     mine = implementation(chapter, "mine")

@@ -39,12 +39,20 @@ def progress(
 
 
 def next_exercise(found: Sequence[tuple[Chapter, list[ExerciseResult]]]) -> Exercise | None:
-    """The first exercise that does not pass; stretch exercises only when there is nothing else."""
+    """The first exercise that does not pass, from the last chapter on in which one passes: a reader may
+    have begun there. If there is none, the first of all. Stretch exercises only when there is nothing else.
+    """
+    begun = [place for place, (_, results) in enumerate(found) if any(map(_passes, results))]
+    here = begun[-1] if begun else 0
     open_ones = [
         each.exercise
-        for _, results in found
+        for _, results in (*found[here:], *found[:here])
         for each in results
-        if each.exercise is not None and each.state != "pass"
+        if each.exercise is not None and not _passes(each)
     ]
     required = [exercise for exercise in open_ones if not exercise.stretch]
     return (required or open_ones or [None])[0]
+
+
+def _passes(result: ExerciseResult) -> bool:
+    return result.exercise is not None and result.state == "pass"

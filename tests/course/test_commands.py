@@ -60,6 +60,9 @@ def test_next_is_the_first_that_does_not_pass(mine: Path, capsys: pytest.Capture
     _solve(mine, *(exercise.number for exercise in CHAPTER.exercises))
     assert cli.main(["next"]) == 0
     assert "Everything" in capsys.readouterr().out
+    assert cli.main(["next", "1"]) == 0
+    assert "All of chapter 1 passes" in capsys.readouterr().out
+    assert cli.main(["next", "77"]) != 0
 
 
 def test_progress_draws_everything(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +155,8 @@ def test_watch_checks_again_when_the_file_was_saved(
 ) -> None:
     seen: list[str] = []
 
-    def check(number: str, impl: str | None) -> bool:
+    def check(number: str, impl: str | None, *, warm: bool) -> bool:
+        assert warm  # the next check is not to import everything anew
         seen.append(mine.read_text(encoding="utf-8")[-6:])
         return False
 

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from minipaged.course import NotYet, checks, folders, notebook, progress, registry, seams, stubs, zoo
+from minipaged.course.chapter import Chapter
 from minipaged.course.hints import parse_hints
 from minipaged.course.implementation import implementation
 from minipaged.course.interview import questions
@@ -213,6 +214,42 @@ def test_only_the_first_wrong_test_is_shown_in_full() -> None:
     assert "second" not in text
 
 
+@pytest.mark.parametrize(
+    ("passing", "expected"),
+    [
+        ([], "1.1"),
+        (["1.1"], "1.2"),
+        (["3.1"], "3.2"),  # a reader who has begun at chapter 3
+        (["1.1", "3.1", "3.2", "3.3", "3.4", "3.5"], "4.1"),
+        (["1.1", "2.1"], "2.2"),
+    ],
+)
+def test_next_goes_on_where_the_reader_is(passing: list[str], expected: str) -> None:
+    found = [(chapter, _states(chapter, passing)) for chapter in registry.chapters()[:4]]
+    exercise = progress.next_exercise(found)
+    assert exercise is not None
+    assert exercise.number == expected
+
+
+def test_next_comes_back_to_what_was_left_out() -> None:
+    chapters = registry.chapters()[:4]
+    numbers = [exercise.number for chapter in chapters for exercise in chapter.exercises]
+    found = [(chapter, _states(chapter, [n for n in numbers if n != "2.1"])) for chapter in chapters]
+    assert progress.next_exercise(found) == registry.exercise("2.1")
+    assert progress.next_exercise([(chapter, _states(chapter, numbers)) for chapter in chapters]) is None
+
+
+def _states(chapter: Chapter, passing: list[str]) -> list[ExerciseResult]:
+    """Results in which these exercises pass, and no others."""
+    return by_exercise(
+        chapter,
+        [
+            TestResult(chapter.number, e.number, "test", 1, "pass" if e.number in passing else "todo", "")
+            for e in chapter.exercises
+        ],
+    )
+
+
 def test_results_survive_json() -> None:
     result = TestResult(1, "1.1", "t", 3, "wrong", "a\nb", (PartRow("p", "1.1", "mine", 3),))
     assert TestResult.from_json(result.to_json()) == result
@@ -240,7 +277,7 @@ def test_progress_is_remembered_until_a_file_changes(tmp_path: Path, monkeypatch
     progress.progress([CHAPTER])
     assert len(runs) == 2
 
-    def checked(chapters: object, impl: str, exercise: str | None) -> list[TestResult]:
+    def checked(chapters: object, impl: str, exercise: str | None, *, warm: bool) -> list[TestResult]:
         return [_result(e.number, "pass", 1) for e in CHAPTER.exercises if exercise in (None, e.number)]
 
     monkeypatch.setattr(checks, "run_tests", checked)
