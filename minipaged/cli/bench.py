@@ -22,6 +22,16 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark(
+        "throughput",
+        "minipaged.cli.bench_throughput",
+        "output tokens per second, beside other engines that are installed",
+    ),
+    Benchmark(
+        "scheduler",
+        "minipaged.cli.bench_scheduler",
+        "what a step costs before the model begins: scheduler, pool, input",
+    ),
+    Benchmark(
         "kernel",
         "minipaged.cli.bench_kernel",
         "what the attention kernels take of a GPU: registers, spills, shared memory",

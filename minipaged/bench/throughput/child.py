@@ -1,0 +1,183 @@
+"""A contestant's process: started once, asked to run, and stopped in between.
+
+Between its runs the whole process group is stopped (SIGSTOP), so that threads that spin while they wait
+for work do not disturb whoever runs. The group is in this process's session: if this process dies, the
+kernel wakes the stopped group with a hang-up signal, and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import IO
+
+import psutil
+
+from minipaged.bench.throughput.contestants import Contestant
+from minipaged.errors import MinipagedError
+
+MARK = b"@bench "
+"""What an answer begins with; see `peers/serve_runs.py`."""
+
+Message = Mapping[str, object]
+_LOG_LINES = 60
+_CHUNK = 65_536
+
+
+class AbsentError(MinipagedError):
+    """The engine is not installed."""
+
+
+class ContestantError(MinipagedError):
+    """The contestant's process ended, took too long, or gave an answer that makes no sense.
+
+    Attributes:
+        log: the last lines that it wrote to stderr.
+    """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
+
+
+class Child:
+    """One contestant's process; a context manager that ends it.
+
+    Args:
+        contestant: whose.
+        job: the first message.
+        limit: seconds that loading and warming up may take.
+
+    Attributes:
+        loaded: the answer to the job.
+
+    Raises:
+        AbsentError: the engine, or the interpreter, is not there.
+        ContestantError: the process ended or took too long.
+    """
+
+    def __init__(self, contestant: Contestant, job: Message, limit: float) -> None:
+        self._pending = b""
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
+        try:
+            self._process = subprocess.Popen(
+                [contestant.python, str(contestant.script)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env={**os.environ, **contestant.environment},
+                process_group=0,
+            )
+        except OSError as error:
+            self._log.close()
+            raise AbsentError(f"{contestant.python} cannot be run: {error.strerror}") from None
+        self._groups = {self._process.pid}
+        try:
+            self.loaded = self.ask(job, limit)
+            if "absent" in self.loaded:
+                raise AbsentError(str(self.loaded["absent"]))
+        except BaseException:
+            self.end()
+            raise
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def ask(self, message: Message, limit: float) -> Message:
+        """Wake the process, send a message, wait for the answer, and stop the process again.
+
+        Args:
+            message: what to do.
+            limit: seconds that it may take.
+
+        Raises:
+            ContestantError: it ended, or took longer than the limit; it is of no more use then.
+        """
+        assert self._process.stdin is not None
+        self._signal(signal.SIGCONT)
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+            answer = self._answer(limit)
+        except BrokenPipeError:
+            raise self._how_it_ended() from None
+        self._groups = self._find_groups()
+        self._signal(signal.SIGSTOP)
+        return answer
+
+    def end(self) -> None:
+        """Kill the process and all that it has started."""
+        self._groups |= self._find_groups()
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        self._log.close()
+
+    def _answer(self, limit: float) -> Message:
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + limit
+        pipe = self._process.stdout.fileno()
+        while True:
+            while b"\n" in self._pending:
+                line, _, self._pending = self._pending.partition(b"\n")
+                if line.startswith(MARK):
+                    return _parse(line.removeprefix(MARK))
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                raise ContestantError(f"it gave no answer within {limit:g} seconds", self._log_tail())
+            chunk = os.read(pipe, _CHUNK)
+            if not chunk:
+                raise self._how_it_ended()
+            self._pending += chunk
+
+    def _how_it_ended(self) -> ContestantError:
+        code = self._process.wait()
+        how = f"it was ended by signal {-code}" if code < 0 else f"it ended with exit status {code}"
+        log = self._log_tail()
+        return ContestantError(f"{how}: {log.splitlines()[-1].strip()}" if log else how, log)
+
+    def _log_tail(self) -> str:
+        self._log.seek(0)
+        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
+        return "\n".join(lines[-_LOG_LINES:])
+
+    def _find_groups(self) -> set[int]:
+        """Its own process group, and those of whatever it has started."""
+        groups = {self._process.pid}
+        with suppress(psutil.Error):
+            for each in psutil.Process(self._process.pid).children(recursive=True):
+                with suppress(OSError):
+                    groups.add(os.getpgid(each.pid))
+        groups.discard(os.getpgid(0))
+        return groups
+
+    def _signal(self, number: signal.Signals) -> None:
+        for group in self._groups:
+            with suppress(OSError):
+                os.killpg(group, number)
+
+
+def _parse(line: bytes) -> Message:
+    try:
+        message = json.loads(line)
+    except ValueError as error:
+        raise ContestantError(f"its answer is no JSON: {error}") from None
+    if not isinstance(message, dict):
+        raise ContestantError(f"its answer is no JSON object: {message!r:.80}")
+    return message

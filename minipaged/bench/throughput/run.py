@@ -1,0 +1,174 @@
+"""The whole benchmark: load, write the model down, measure the machine, play the match."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+import torch
+
+from minipaged.bench.throughput.bounds import MachineRates, Matrices, most_tokens_per_second
+from minipaged.bench.throughput.child import Message
+from minipaged.bench.throughput.contestants import Contestant, ModelFormat, available_cpus
+from minipaged.bench.throughput.export import write_gguf, write_hf_folder
+from minipaged.bench.throughput.machine_rates import RatesRequest, measure_in_process
+from minipaged.bench.throughput.match import Match, Rules, Tell, warm_up
+from minipaged.bench.throughput.results import Details, ThroughputResult
+from minipaged.bench.throughput.workloads import WorkloadName, longest_request, make_workload
+from minipaged.kv.size import KVShape, blocks_needed
+from minipaged.model.loader import LoadedModel, load_model
+from minipaged.sim.workload import Workload
+
+SEED = 0
+LARGEST_BLOCK = 256
+"""Tokens: the largest block of any contestant (transformers' pages). The memory for keys and values is so
+large that no request has to wait, even with blocks of this size and nothing shared."""
+
+BenchDType = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure.
+
+    Attributes:
+        model: as `LLM` takes it.
+        dtype: of weights, activations, keys and values.
+        workloads: which.
+        contestants: who, our engine among them.
+        threads: to compute with.
+        stage: of our engine; `None`: as it comes.
+        rules: of the match.
+        measures_machine: whether to measure the machine's rates, and give bounds.
+    """
+
+    model: str
+    dtype: BenchDType
+    workloads: tuple[WorkloadName, ...]
+    contestants: tuple[Contestant, ...]
+    threads: int
+    stage: int | None
+    rules: Rules
+    measures_machine: bool = True
+
+
+def run_throughput(plan: Plan, tell: Tell) -> ThroughputResult:
+    """Measure, with the models in a temporary folder.
+
+    Args:
+        plan: what to measure.
+        tell: hears what goes on.
+
+    Raises:
+        ConfigError: a workload that the model cannot serve.
+        ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded, or not be
+            written down for the others.
+    """
+    with tempfile.TemporaryDirectory(prefix="minipaged-bench-") as scratch:
+        model = load_model(
+            plan.model, dtype=getattr(torch, plan.dtype), device=torch.device("cpu"), progress=False
+        )
+        workloads: dict[WorkloadName, Workload] = {
+            name: make_workload(name, model.config, SEED) for name in plan.workloads
+        }
+        tell(f"writing {plan.model} in {plan.dtype} for the contestants")
+        paths = _write(model, {each.model_format for each in plan.contestants}, Path(scratch))
+        matrices, config = Matrices.of(model.config), model.config
+        del model  # it would only be in the others' way
+        job = _job(
+            plan, workloads, KVShape(config.num_layers, config.num_kv_heads, config.head_dim, _bytes(plan))
+        )
+        rates = None
+        if plan.measures_machine:
+            tell("measuring the machine: reading, and matrix products")
+            rates = measure_in_process(RatesRequest(matrices, plan.dtype, plan.threads))
+        jobs = {each.name: {**job, "model": str(paths[each.model_format])} for each in plan.contestants}
+        with Match(plan.contestants, jobs, plan.rules, tell) as match:
+            results = [
+                match.run(name, workload, _bound(workload, matrices, plan, rates))
+                for name, workload in workloads.items()
+            ]
+    return ThroughputResult(
+        model=plan.model,
+        dtype=plan.dtype,
+        threads=plan.threads,
+        repeats=plan.rules.repeats,
+        seed=SEED,
+        stage=plan.stage,
+        machine=describe_machine(),
+        rates=None if rates is None else _as_details(rates),
+        contestants=match.records,
+        workloads=tuple(results),
+    )
+
+
+def describe_machine() -> Details:
+    """Processor, CPUs that may be used, memory, system."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        names = [
+            line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line
+        ]
+        model = names[0] if names else model
+    return {
+        "processor": model,
+        "cpus": len(available_cpus()),
+        "memory_mib": psutil.virtual_memory().total // 2**20,
+        "system": platform.platform(),
+    }
+
+
+def _write(model: LoadedModel, formats: set[ModelFormat], scratch: Path) -> dict[ModelFormat, Path]:
+    paths: dict[ModelFormat, Path] = {}
+    if "folder" in formats:
+        paths["folder"] = write_hf_folder(model, scratch / "model")
+    if "gguf" in formats:
+        paths["gguf"] = write_gguf(model, scratch / "model.gguf")
+    return paths
+
+
+def _job(plan: Plan, workloads: dict[WorkloadName, Workload], shape: KVShape) -> Message:
+    """The first message to all contestants, but for the path of the model."""
+    most_tokens = max(_most_kv_tokens(workload) for workload in workloads.values())
+    longest = max(longest_request(workload) for workload in workloads.values())
+    return {
+        "dtype": plan.dtype,
+        "threads": plan.threads,
+        "max_model_len": longest,
+        "max_num_seqs": max(len(workload.requests) for workload in workloads.values()),
+        "kv_cache_bytes": most_tokens * shape.bytes_per_token,
+        "kv_bytes_per_token": shape.bytes_per_token,
+        "stage": plan.stage,
+        "warm_up": [warm_up(workload) for workload in workloads.values()],
+    }
+
+
+def _most_kv_tokens(workload: Workload) -> int:
+    """Slots for all requests at their greatest lengths, and one block more, which some engines set aside."""
+    lengths = [len(each.prompt_token_ids) + each.max_tokens for each in workload.requests]
+    return LARGEST_BLOCK * (1 + sum(blocks_needed(length, LARGEST_BLOCK) for length in lengths))
+
+
+def _bound(workload: Workload, matrices: Matrices, plan: Plan, rates: MachineRates | None) -> float | None:
+    if rates is None:
+        return None
+    return most_tokens_per_second(workload, matrices, _bytes(plan), rates)
+
+
+def _bytes(plan: Plan) -> int:
+    return getattr(torch, plan.dtype).itemsize
+
+
+def _as_details(rates: MachineRates) -> dict[str, str | int | float | None]:
+    details: dict[str, str | int | float | None] = {"read_bytes_per_second": rates.read_bytes_per_second}
+    for rows, layers, lm_head in zip(
+        rates.num_rows, rates.layers_seconds, rates.lm_head_seconds, strict=True
+    ):
+        details[f"layers_seconds_{rows}_rows"] = layers
+        details[f"lm_head_seconds_{rows}_rows"] = lm_head
+    return details

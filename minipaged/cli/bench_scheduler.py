@@ -1,0 +1,77 @@
+"""`minipaged bench scheduler`: what a step costs before the model begins."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from minipaged.cli.arguments import positive_int
+from minipaged.cli.ladder import new_file
+from minipaged.cli.streams import remark, stdout_console
+
+CONTEXTS = (16, 1024, 32_768)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `minipaged bench scheduler`."""
+    parser.epilog = "Example: minipaged bench scheduler --model smollm2-135m"
+    parser.add_argument(
+        "--requests", type=positive_int, metavar="N", default=1024, help="that run at once (default 1024)"
+    )
+    parser.add_argument(
+        "--num-blocks", type=positive_int, metavar="N", default=2**20, help=f"in the pool (default {2**20:,})"
+    )
+    parser.add_argument(
+        "--block-size", type=positive_int, metavar="N", default=64, help="tokens per block (default 64)"
+    )
+    parser.add_argument(
+        "--contexts",
+        type=positive_int,
+        nargs="+",
+        metavar="N",
+        default=CONTEXTS,
+        help=f"tokens of each request (default {' '.join(map(str, CONTEXTS))})",
+    )
+    parser.add_argument(
+        "--steps", type=positive_int, metavar="N", default=32, help="steps that are measured (default 32)"
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="beside tiny, a model for the share of a step with a model"
+    )
+    parser.add_argument(
+        "--threads", type=positive_int, metavar="N", help="of torch for that model (default: torch's own)"
+    )
+    parser.add_argument("--out", type=new_file, metavar="FILE.json", help="write all results to a file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, and print the tables.
+
+    Raises:
+        MinipagedError: a pool that is too small, or a model that cannot be loaded.
+    """
+    from dataclasses import asdict
+
+    import torch
+
+    from minipaged.bench.scheduler_steps import Pool, measure_steps
+    from minipaged.bench.step_shares import measure_share
+    from minipaged.view.scheduler_report import scheduler_report
+
+    pool = Pool(args.requests, args.num_blocks, args.block_size, args.steps)
+    costs = measure_steps(pool, args.contexts, remark)
+    threads = args.threads or torch.get_num_threads()
+    shares = []
+    # One thread for tiny: its operations are over before a second one has begun to help.
+    for name, num_threads in {"tiny": 1, **({args.model: threads} if args.model else {})}.items():
+        remark(f"a step with {name}")
+        shares.append(measure_share(name, num_steps=args.steps, threads=num_threads))
+    stdout_console().print(scheduler_report(pool, costs, shares))
+    if args.out is not None:
+        document = {
+            "pool": asdict(pool),
+            "steps": [asdict(cost) for cost in costs],
+            "shares": [asdict(each) | {"share": each.share} for each in shares],
+        }
+        args.out.write_text(json.dumps(document, indent=2) + "\n")
+    return 0
