@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check, and show what was found. 0 if all of it passes, 1 if not."""
-    passed = _check(args.number, args.impl)
+    passed = _check(args.number, args.impl, warm=args.watch)
     if args.watch:
         from minipaged.course import registry
         from minipaged.course.chapter import chapter_of
@@ -40,14 +40,14 @@ def run(args: argparse.Namespace) -> int:
         while True:
             remark(f"Watching {path.name}; Ctrl-C ends this.")
             _wait_for_change(path)
-            passed = _check(args.number, args.impl)
+            passed = _check(args.number, args.impl, warm=args.watch)
     return 0 if passed else EXIT_NOT_PASSED
 
 
-def _check(number: str, impl: str | None) -> bool:
+def _check(number: str, impl: str | None, *, warm: bool) -> bool:
     from minipaged.course.checks import check_numbered
 
-    report = check_numbered(number, impl)
+    report = check_numbered(number, impl, warm=warm)
     stdout_console().print(report)
     return report.passed
 

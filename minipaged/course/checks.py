@@ -15,6 +15,7 @@ from minipaged.course.implementation import implementation
 from minipaged.course.remembered import digest_of, remember, remembered
 from minipaged.course.report_view import CheckReport
 from minipaged.course.results import TestResult, by_exercise, read_results
+from minipaged.course.warm import Request, run_warm
 from minipaged.errors import CourseError
 
 _RAN = (0, 1)  # pytest's exit codes: all passed, some failed
@@ -26,7 +27,7 @@ def default_impl() -> str:
 
 
 def run_tests(
-    chapters: Sequence[Chapter], impl: str = "mine", exercise: str | None = None
+    chapters: Sequence[Chapter], impl: str = "mine", exercise: str | None = None, *, warm: bool = False
 ) -> list[TestResult]:
     """Run the tests of some chapters.
 
@@ -34,6 +35,7 @@ def run_tests(
         chapters: at least one.
         impl: as for `implementation`.
         exercise: only the tests of this one.
+        warm: whether more runs will come, so that a process is kept for them: see `warm.py`.
 
     Raises:
         CourseError: there is no such code to check, or the tests could not be run.
@@ -42,21 +44,35 @@ def run_tests(
         implementation(chapter, impl)
     with tempfile.TemporaryDirectory() as temporary:
         results = Path(temporary) / "results.jsonl"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--impl", impl]
-        command += ["--chapter-results", str(results)]
-        command += [] if exercise is None else ["--exercise", exercise]
-        command += [str(folders.chapter_folder(chapter)) for chapter in chapters]
-        done = subprocess.run(
-            command, cwd=folders.root(), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-        )
-        if done.returncode not in _RAN or not results.is_file():
-            said = (done.stdout + done.stderr).strip() or "nothing"
-            raise CourseError(f"the tests could not be run; pytest says: {said[-600:]}")
+        arguments = ["-q", "-p", "no:cacheprovider", "--impl", impl, "--chapter-results", str(results)]
+        arguments += [] if exercise is None else ["--exercise", exercise]
+        arguments += [str(folders.chapter_folder(chapter)) for chapter in chapters]
+        code, said = _pytest(arguments, Path(temporary) / "output.txt", warm=warm)
+        if code not in _RAN or not results.is_file():
+            ended = f"was killed by signal {-code}" if code < 0 else "says"
+            raise CourseError(f"the tests could not be run; pytest {ended}: {said[-600:] or 'nothing'}")
         return read_results(results)
 
 
-def check_numbered(number: str, impl: str | None = None) -> CheckReport:
-    """Check a chapter, `"4"`, or an exercise, `"4.2"`.
+def _pytest(arguments: Sequence[str], output: Path, *, warm: bool) -> tuple[int, str]:
+    """Its exit code, and what it said."""
+    root = str(folders.root())
+    code = run_warm(Request(arguments, root, str(output), dict(os.environ))) if warm else None
+    if code is None:
+        with output.open("wb") as stream:
+            code = subprocess.run(
+                [sys.executable, "-m", "pytest", *arguments],
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                check=False,
+            ).returncode
+    return code, output.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def check_numbered(number: str, impl: str | None = None, *, warm: bool = False) -> CheckReport:
+    """Check a chapter, `"4"`, or an exercise, `"4.2"`. `warm` is as for `run_tests`.
 
     Raises:
         CourseError: there is none of that number.
@@ -67,7 +83,7 @@ def check_numbered(number: str, impl: str | None = None) -> CheckReport:
         raise CourseError(f"{number!r} is neither a chapter, as in 4, nor an exercise, as in 4.2")
     chapter = registry.chapter(int(number) if exercise is None else chapter_of(number))
     digest = digest_of(chapter)
-    results = run_tests([chapter], chosen, exercise)
+    results = run_tests([chapter], chosen, exercise, warm=warm)
     if chosen == "mine":
         _remember(chapter, results, exercise, digest)
     return CheckReport(chapter, chosen, tuple(by_exercise(chapter, results)))

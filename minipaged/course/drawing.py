@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+_MOST_FREE = 16
+"""Blocks of a free list that are drawn: the next ones."""
+
 
 def draw_tables(
     tables: Mapping[str, Sequence[int]],
@@ -46,7 +49,8 @@ def draw_tables(
         if any(marks):
             lines.append(f"{'':<{width}}  {_cells(marks)}".rstrip())
     if free is not None:
-        lines.append(f"{'free':<{width}}  {_cells(free)}".rstrip())
+        more = f"  … {len(free) - _MOST_FREE:,} more" if len(free) > _MOST_FREE else ""
+        lines.append(f"{'free':<{width}}  {_cells(free[:_MOST_FREE])}{more}".rstrip())
     if note:
         lines.append(note)
     return "\n".join(line.rstrip() for line in lines)

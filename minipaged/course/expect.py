@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+_NOTHING = object()
+
 
 class Wrong(AssertionError):  # noqa: N818 (the state that it stands for)
     """A wrong answer.
@@ -59,15 +61,15 @@ def expect_close(
 
 
 def expect(
-    holds: bool, *, case: str, rule: str, expected: str = "", got: object = None, state: str = ""
+    holds: bool, *, case: str, rule: str, expected: str = "", got: object = _NOTHING, state: str = ""
 ) -> None:
-    """Something that is always true.
+    """Something that is always true. `got` is shown as a value; a string as it is.
 
     Raises:
         Wrong: it is not.
     """
     if not holds:
-        shown_got = "" if got is None else show(got)
+        shown_got = "" if got is _NOTHING else got if isinstance(got, str) else show(got)
         raise Wrong(case=case, expected=expected, got=shown_got, rule=rule, state=state)
 
 

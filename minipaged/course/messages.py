@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 import textwrap
 import traceback
 from pathlib import Path
 
-from minipaged.course import folders
+from minipaged.course import folders, raised
+from minipaged.course.calls import Call
 from minipaged.course.chapter import Chapter, Exercise
-from minipaged.course.expect import Wrong
-from minipaged.course.implementation import Implementation
+from minipaged.course.expect import Wrong, show
+from minipaged.course.implementation import Implementation, implementation
 from minipaged.course.not_yet import NotYet
 
 _LABEL_WIDTH = 10
 _WIDTH = 66  # with the label before it, a terminal of 80 columns
 _SMALLEST = ("Falsifying example:", "Failing test case:")  # older and newer versions of hypothesis
 _AS_IT_IS = ("state", "printed", "at")
-
-
-class TookTooLongError(Exception):
-    """A test that did not end."""
 
 
 def todo_line(exercise: Exercise, code: Implementation, missing: NotYet) -> str:
@@ -44,13 +40,22 @@ def todo_engine_line(chapter: Chapter, wanted: list[str]) -> str:
 
 
 def wrong_text(
-    exercise: Exercise | None, code: Implementation, test: str, error: BaseException, printed: str = ""
+    exercise: Exercise | None,
+    code: Implementation,
+    test: str,
+    error: BaseException,
+    printed: str = "",
+    call: Call | None = None,
 ) -> str:
-    """Some lines for a test that failed: the case, expected, got, rule, state, smallest, next."""
+    """Some lines for a test that failed: the case, expected, got, rule, state, smallest, next.
+
+    Args:
+        call: the last one that the test made, if it made any: the case of code that raises.
+    """
     if exercise is None:
         heading = f"wrong  chapter {code.chapter.number}, your code in the engine"
     else:
-        names = _to_blame(exercise, code, error)
+        names = _to_blame(exercise, code, error, call)
         # Of several, the line of one would point to the wrong place as often as to the right one.
         where = code.where(exercise, names[0]) if len(names) == 1 else folders.shown(code.path)
         heading = f"wrong  {exercise.number} {', '.join(names)} ({where})"
@@ -61,16 +66,42 @@ def wrong_text(
     elif isinstance(error, SyntaxError):
         lines += _field("raised", f"{type(error).__name__}: {error.msg}")
         lines += _field("at", f"{folders.shown(Path(error.filename or '?'))}:{error.lineno}")
-    elif isinstance(error, AssertionError):
-        lines += _field("failed", str(error)) + _field("at", _place(error, code))
+    elif call is not None:
+        lines += _of_a_call(call, code, error)
     else:
-        lines += _field("raised", f"{type(error).__name__}: {error}".rstrip(": "))
-        lines += _field("at", _place(error, code))
+        lines += _in_the_engine(code, error)
     lines += _field("smallest", _smallest(error))
     lines += _field("printed", printed.strip())
     if exercise is not None:
         lines += _field("next", f"“{exercise.section}” in {_to_read(code)}\nminipaged hint {exercise.number}")
     return "\n".join(lines)
+
+
+def _of_a_call(call: Call, code: Implementation, error: BaseException) -> list[str]:
+    """It raised; or the test did, which could not go on with what was returned."""
+    solution = implementation(code.chapter, "solutions").load()
+    lines = _field("case", raised.case_of(call)) + _field("expected", raised.expected_of(call, solution))
+    said = raised.one_line(error)
+    if call.has_returned:
+        lines += _field("got", show(call.result))
+        said += ", in the test: it cannot go on with what it got"
+    lines += _field("raised", said) + _field("at", raised.place_of(error, code, call))
+    return [
+        *lines,
+        *_field("rule", raised.rule_of(call.function)),
+        *_field("state", raised.state_of(code.chapter, call)),
+    ]
+
+
+def _in_the_engine(code: Implementation, error: BaseException) -> list[str]:
+    """It raised where no test called it: in the engine, or when the file was imported."""
+    lines = _field("raised", raised.one_line(error)) + _field("at", raised.place_of(error, code, None))
+    frame = raised.call_in_engine(error, code)
+    exercise = None if frame is None else code.chapter.exercise_of(frame.f_code.co_name)
+    if frame is None or exercise is None:
+        return lines
+    small = f"minipaged check {exercise.number} has smaller cases; make those pass first"
+    return [*_field("case", raised.case_in_engine(frame)), *lines, *_field("next", small)]
 
 
 def _field(label: str, text: str) -> list[str]:
@@ -90,9 +121,11 @@ def _to_read(code: Implementation) -> str:
     return folders.shown(folders.notebook_file(code.chapter))
 
 
-def _to_blame(exercise: Exercise, code: Implementation, error: BaseException) -> tuple[str, ...]:
+def _to_blame(
+    exercise: Exercise, code: Implementation, error: BaseException, call: Call | None
+) -> tuple[str, ...]:
     """Which functions of an exercise failed: the one that raised; else those that the case names;
-    else those that the test calls; else all of them."""
+    else the one that was called last; else those that the test calls; else all of them."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for frame in reversed(frames):
         if frame.f_code.co_filename == str(code.path) and frame.f_code.co_qualname in exercise.names:
@@ -101,6 +134,8 @@ def _to_blame(exercise: Exercise, code: Implementation, error: BaseException) ->
         words = set(re.findall(r"\w+", error.case))
         if named := _among(exercise, words):
             return named
+    elif call is not None and call.name in exercise.names:
+        return (call.name,)
     tests = str(folders.chapter_folder(code.chapter))
     called = {name for f in frames if f.f_code.co_filename.startswith(tests) for name in f.f_code.co_names}
     return _among(exercise, called) or exercise.names
@@ -111,21 +146,6 @@ def _among(exercise: Exercise, words: set[str]) -> tuple[str, ...]:
     which every case of its methods does: it counts where nothing else is named."""
     named = tuple(name for name in exercise.names if name.rpartition(".")[2] in words)
     return named or tuple(name for name in exercise.names if name.partition(".")[0] in words)
-
-
-def _place(error: BaseException, code: Implementation) -> str:
-    """The innermost line of the checked code; else of the chapter's test."""
-    frames = traceback.extract_tb(error.__traceback__)
-    chapters = str(folders.root() / "chapters")
-    ours = [frame for frame in frames if frame.filename == str(code.path)]
-    tests = [frame for frame in frames if frame.filename.startswith(chapters)]
-    chosen = ours[-1:] or tests[-1:]
-    if not chosen:
-        return ""
-    frame = chosen[0]
-    linecache.checkcache(frame.filename)
-    line = linecache.getline(frame.filename, frame.lineno or 0).strip()
-    return f"{folders.shown(Path(frame.filename))}:{frame.lineno}: {line}"
 
 
 def _smallest(error: BaseException) -> str:

@@ -65,7 +65,7 @@ def check(number: str | int) -> CheckReport:
     Raises:
         CourseError: there is none of that number.
     """
-    return check_numbered(str(number))
+    return check_numbered(str(number), warm=True)
 
 
 def bug(chapter: int, name: str) -> ModuleType:

@@ -2,7 +2,8 @@
 
 Slides: every cell gets a `slide_type`, so that `jupyter nbconvert --to slides` gives the talk. What
 the Markdown does not say follows from the cell: a heading begins a slide (`##`) or a slide below it
-(`###`); code stays on the slide; other prose is speaker notes.
+(`###`); code stays on the slide, or begins one below where it would run off the screen; other prose
+is speaker notes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from minipaged.course.chapter import Chapter
 CELL_SECONDS = 300
 """Longer than any cell takes, also on a machine that is busy with something else."""
 
+LINES_OF_A_SLIDE = 24
+"""Of text and code; what is longer by itself, and outputs, scroll."""
+
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -28,9 +32,15 @@ def cells_of(chapter: Chapter) -> NotebookNode:
     """The chapter as a notebook that nobody has executed. The same source gives the same notebook."""
     notebook = jupytext.read(folders.chapter_source(chapter), fmt="md")
     kept = [cell for cell in notebook.cells if cell.source.strip()]
+    on_slide = 0
     for number, cell in enumerate(kept):
         cell["id"] = f"cell-{number:03}"
-        cell.metadata.setdefault("slideshow", {"slide_type": _slide_type(cell)})
+        num_lines = len(cell.source.splitlines())
+        is_full = on_slide > 0 and on_slide + num_lines > LINES_OF_A_SLIDE
+        cell.metadata.setdefault("slideshow", {"slide_type": _slide_type(cell, is_full)})
+        kind = cell.metadata["slideshow"]["slide_type"]
+        if kind not in ("notes", "skip"):
+            on_slide = num_lines + (0 if kind in ("slide", "subslide") else on_slide)
         if cell.cell_type == "code":
             cell["execution_count"], cell["outputs"] = None, []
     result = nbformat.v4.new_notebook(cells=kept, metadata={"kernelspec": _KERNEL})
@@ -47,7 +57,8 @@ def execute(notebook: NotebookNode, folder: Path, impl: str) -> NotebookNode:
     environment = os.environ | {
         "MINIPAGED_IMPL": impl,
         "HF_HUB_OFFLINE": "1",
-        "COLUMNS": "88",
+        "COLUMNS": "80",  # what a page of 800 pixels has room for
+        "JUPYTER_COLUMNS": "80",  # the same, for rich
         "JUPYTER_PLATFORM_DIRS": "1",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
@@ -91,9 +102,9 @@ def differences(chapter: Chapter) -> list[str]:
     return found
 
 
-def _slide_type(cell: NotebookNode) -> str:
+def _slide_type(cell: NotebookNode, slide_is_full: bool) -> str:
     if cell.cell_type == "code":
-        return "-"
+        return "subslide" if slide_is_full else "-"
     first = cell.source.lstrip().splitlines()[0]
     if first.startswith(("# ", "## ")):
         return "slide"

@@ -7,32 +7,26 @@ the parts made of them as `resolved`.
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import threading
 from collections.abc import Generator
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import hypothesis
 import pytest
 
 from minipaged.course import registry
+from minipaged.course.calls import WatchedModule
 from minipaged.course.chapter import Chapter, Exercise
 from minipaged.course.folders import root
 from minipaged.course.implementation import Implementation, implementation
-from minipaged.course.messages import TookTooLongError, todo_engine_line, todo_line, wrong_text
+from minipaged.course.messages import todo_engine_line, todo_line, wrong_text
 from minipaged.course.not_yet import NotYet
-from minipaged.course.results import TestResult, by_exercise, write_results
+from minipaged.course.reporter import PROPERTY, Reporter, result_of
+from minipaged.course.results import TestResult
 from minipaged.course.seams import ResolvedParts, resolve, seams
+from minipaged.course.time_limit import time_limit
 from minipaged.errors import CourseError
-
-if TYPE_CHECKING:
-    from _pytest.terminal import TerminalReporter
-
-_PROPERTY = "minipaged.course"
 
 hypothesis.settings.register_profile(
     "course",  # the same examples each time, and one failure: the smallest
@@ -69,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "in_engine: the chapter's code in the real engine")
     hypothesis.settings.load_profile("course")
     if not hasattr(config, "workerinput"):  # with pytest-xdist: in the process that reports
-        config.pluginmanager.register(_Reporter(config), "minipaged-course-reporter")
+        config.pluginmanager.register(Reporter(config), "minipaged-course-reporter")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -97,8 +91,10 @@ def _implementation(request: pytest.FixtureRequest) -> Implementation:
 
 @pytest.fixture(scope="module")
 def code(request: pytest.FixtureRequest) -> ModuleType:
-    """The module with the functions to check."""
-    return _implementation(request).load()
+    """The module with the functions to check; it notes what it is asked."""
+    source = _implementation(request)
+    names = [name for exercise in source.chapter.exercises for name in exercise.names]
+    return WatchedModule(source.load(), names)
 
 
 @pytest.fixture
@@ -112,7 +108,10 @@ def resolved(request: pytest.FixtureRequest) -> ResolvedParts:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    with _time_limit(int(item.config.getoption("--test-seconds") or 0)):
+    watched = _watched_by(item)
+    if watched is not None:
+        watched.forget()
+    with time_limit(int(item.config.getoption("--test-seconds") or 0)):
         return (yield)
 
 
@@ -125,14 +124,14 @@ def pytest_runtest_makereport(
         return report
     chapter, exercise = _place_of(item)
     result = _result(item, chapter, exercise, None if call.excinfo is None else call.excinfo.value, report)
-    report.user_properties.append((_PROPERTY, result.to_json()))
+    report.user_properties.append((PROPERTY, result.to_json()))
     if result.state != "pass":
         report.longrepr = result.text
     return report
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    result = _result_of(report)
+    result = result_of(report)
     if result is None or result.state == "pass":
         return None
     return (result.state, "t" if result.state == "todo" else "W", result.state.upper())
@@ -155,7 +154,9 @@ def _result(
         else:
             text = todo_line(exercise, source, error)
     else:
-        state, text = "wrong", wrong_text(exercise, source, item.name, error, report.capstdout)
+        watched = _watched_by(item)
+        call = None if watched is None else watched.last_call
+        state, text = "wrong", wrong_text(exercise, source, item.name, error, report.capstdout, call)
     found = getattr(item, "funcargs", {}).get("resolved")
     return TestResult(
         chapter=chapter.number,
@@ -168,54 +169,9 @@ def _result(
     )
 
 
-class _Reporter:
-    """Collects the results of a session, and shows them at its end."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        self._results: list[TestResult] = []
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        result = _result_of(report)
-        if result is not None:
-            self._results.append(result)
-
-    def pytest_sessionfinish(self) -> None:
-        path = self._config.getoption("--chapter-results")
-        if path is not None:
-            write_results(path, self._results)
-
-    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
-        from minipaged.course.report_view import as_text, parts_table, states_table
-
-        for chapter in registry.chapters():
-            grouped = by_exercise(chapter, self._results)
-            if not grouped:
-                continue
-            unfinished = [each for each in grouped if each.state != "pass"]
-            reports = self._config.getoption("--chapter-report")
-            if unfinished or reports:
-                terminalreporter.section(f"chapter {chapter.number}: {chapter.title}")
-            for each in unfinished:
-                colour = {"red": True} if each.state == "wrong" else {"yellow": True}
-                for text in each.texts:
-                    heading, _, rest = text.partition("\n")
-                    terminalreporter.write_line(heading, **colour)
-                    if rest:
-                        terminalreporter.write_line(f"{rest}\n")
-            width = terminalreporter._tw.fullwidth
-            if reports:
-                terminalreporter.write_line(as_text(states_table(chapter, grouped), width))
-            rows = [row for each in grouped for test in each.tests for row in test.parts]
-            if rows and (reports or unfinished):
-                terminalreporter.write_line(as_text(parts_table(rows), width))
-
-
-def _result_of(report: pytest.TestReport) -> TestResult | None:
-    for name, value in getattr(report, "user_properties", ()):
-        if name == _PROPERTY and isinstance(value, str) and json.loads(value):
-            return TestResult.from_json(value)
-    return None
+def _watched_by(item: pytest.Item) -> WatchedModule | None:
+    code = getattr(item, "funcargs", {}).get("code")
+    return code if isinstance(code, WatchedModule) else None
 
 
 def _chapter_of(path: Path) -> Chapter:
@@ -240,29 +196,6 @@ def _place_of(item: pytest.Item) -> tuple[Chapter, Exercise | None]:
         return chapter, None if number is None else registry.exercise(number)
     except CourseError as error:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
-
-
-class _time_limit:  # noqa: N801 (reads as the statement that it is)
-    """Raise `TookTooLongError` in the main thread after some seconds of computing, so that other work on
-    the machine does not matter; nothing where there are no signals."""
-
-    def __init__(self, seconds: int) -> None:
-        self._seconds = seconds
-        self._works = hasattr(signal, "SIGPROF") and threading.current_thread() is threading.main_thread()
-        self._old: object = None
-
-    def __enter__(self) -> None:
-        if self._works:
-            self._old = signal.signal(signal.SIGPROF, self._stop)
-            signal.setitimer(signal.ITIMER_PROF, self._seconds)
-
-    def __exit__(self, *_: object) -> None:
-        if self._works:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.signal(signal.SIGPROF, self._old)  # pyright: ignore[reportArgumentType]
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        raise TookTooLongError(f"it had not ended after {self._seconds} seconds of computing")
 
 
 __all__ = [

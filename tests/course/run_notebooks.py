@@ -18,7 +18,7 @@ from minipaged.course.chapter import Chapter
 from minipaged.course.generate import stub_of
 from minipaged.course.notebooks import cells_of, execute
 
-MOST_SECONDS = 90
+MOST_SECONDS = 60
 """Of processor time, all checks in it included. A reader with two cores waits for less than that."""
 
 

@@ -16,6 +16,9 @@ from minipaged.course.seams import seams
 from minipaged.parts import Parts
 from tests.course.many_runs import Run, run_many
 
+MOST_LINES = 40
+"""Of a message: a screen."""
+
 each_chapter = pytest.mark.parametrize("chapter", registry.chapters(), ids=lambda chapter: chapter.stem)
 
 
@@ -63,6 +66,39 @@ def test_every_bug_is_caught_by_its_exercise(chapter: Chapter, tmp_path: Path) -
         if not any(result.state == "wrong" for result in results)
     ]
     assert survived == []
+
+
+@each_chapter
+def test_a_function_that_raises_is_shown_with_its_case(chapter: Chapter, tmp_path: Path) -> None:
+    """Of each exercise the first function: its message has the call, what is right, and its own line."""
+    raises = 'raise IndexError("the list is too short")'
+    lines = _solution(chapter).splitlines()
+    first = {exercise.names[0] for exercise in chapter.exercises}
+    marked = [region for region in stubs.regions(_solution(chapter)) if region.name in first]
+    runs = []
+    for number, region in enumerate(marked):
+        text = [*lines[: region.begin + 1], f"{region.indent}{raises}", *lines[region.begin + 1 :]]
+        folder = _write(tmp_path / str(number), chapter, stubs.without_markers("\n".join(text) + "\n"))
+        runs.append(Run(folder, region.exercise))
+    for region, results in zip(marked, run_many(chapter, runs), strict=True):
+        wrong = [result.text for result in results if result.state == "wrong"]
+        assert wrong, region.name
+        called = region.name.partition(".")[0]
+        assert any(_field(text, "case").startswith((f"{called}(", "len() of ")) for text in wrong), wrong
+        for text in wrong:
+            assert _field(text, "case"), text
+            assert _field(text, "expected"), text
+            assert _field(text, "raised") == "IndexError: the list is too short", text
+            assert _field(text, "at").endswith(f": {raises}"), text
+            assert f"{chapter.stem}.py:" in _field(text, "at"), text
+            assert max(map(len, text.splitlines())) < 200, text
+            assert len(text.splitlines()) <= MOST_LINES, text
+
+
+def _field(text: str, label: str) -> str:
+    """The first line of a field of a message; empty if it has none."""
+    begin = f"  {label:<10}"
+    return next((line.removeprefix(begin) for line in text.splitlines() if line.startswith(begin)), "")
 
 
 @each_chapter

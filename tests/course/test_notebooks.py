@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 import nbformat
 import pytest
 
@@ -40,6 +43,18 @@ def test_outputs_are_short_complete_and_without_paths_of_a_machine(chapter: Chap
             assert len(text.splitlines()) <= MOST_LINES, cell["id"]
             for path in (str(folders.root()), "/home/", "/Users/", "site-packages"):
                 assert path not in text, cell["id"]
+
+
+@each_chapter
+def test_no_sentence_becomes_a_list(chapter: Chapter) -> None:
+    """A line of prose that happens to begin with "1. " does."""
+    lines = folders.chapter_source(chapter).read_text(encoding="utf-8").splitlines()
+    first = [
+        line
+        for before, line in pairwise(lines)
+        if re.match(r"1\. |[-+*] ", line) and before.strip() and not re.match(r" |\d+\. |[-+*] ", before)
+    ]
+    assert first == []
 
 
 @each_chapter

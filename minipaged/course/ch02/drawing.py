@@ -44,11 +44,12 @@ def draw_regions(taken: Mapping[str, Region], free: Iterable[object], num_slots:
 def draw_orders(free: Sequence[Iterable[int]], num_slots: int) -> str:
     """The free blocks of a buddy allocator, one line for each size, and what is held.
 
-    >>> print(draw_orders([set(), {2}, {4}, set()], 8))
+    Each block has its own ends, so that two buddies which were not merged are seen to be two.
+
+    >>> print(draw_orders([set(), {2, 4, 6}, set(), set()], 8))
     slot   0
            01234567
-    of 4       ....
-    of 2     ..
+    of 2     [][][]
     held   ##
     """
     lines = ruler("slot", num_slots)
@@ -56,11 +57,12 @@ def draw_orders(free: Sequence[Iterable[int]], num_slots: int) -> str:
     for order in reversed(range(len(free))):
         row = [" "] * num_slots
         for start in free[order]:
+            block = "." if order == 0 else f"[{'.' * (2**order - 2)}]"
             for slot in range(max(0, start), min(num_slots, start + 2**order)):
-                row[slot] = held[slot] = "."
-        if "." in row:
+                row[slot], held[slot] = block[slot - start], " "
+        if any(mark != " " for mark in row):
             lines.append(f"of {2**order:<4}{''.join(row)}".rstrip())
-    return "\n".join([*lines, f"held   {''.join(' ' if mark == '.' else mark for mark in held)}".rstrip()])
+    return "\n".join([*lines, f"held   {''.join(held)}".rstrip()])
 
 
 def ruler(label: str, num_slots: int) -> list[str]:

@@ -1,0 +1,25 @@
+"""How messages draw the arguments of chapter 2's allocators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minipaged.course.ch02.drawing import draw_orders, draw_regions
+from minipaged.kv.region_allocator import Region
+
+
+def draw_call(name: str, arguments: Mapping[str, object]) -> str:
+    """The free list before the call; empty for functions that have none."""
+    free = arguments.get("free")
+    if not isinstance(free, list):
+        return ""
+    if name.endswith("_buddy"):
+        return draw_orders(free, 2 ** (len(free) - 1) if free else 0)
+    given = arguments.get("region")
+    known = [each for each in [*free, given] if isinstance(each, Region)]
+    num_slots = max([8, *(each.end for each in known)])
+    held: dict[str, Region] = {}
+    for slot in range(num_slots):
+        if not any(each.start <= slot < each.end for each in free):
+            held[f"#{slot}"] = Region(slot, 1)
+    return draw_regions(held, free, num_slots)

@@ -1,0 +1,68 @@
+"""What pytest shows at the end of a session: what is wrong or to do, and the tables."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from minipaged.course import registry
+from minipaged.course.results import TestResult, by_exercise, write_results
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+PROPERTY = "minipaged.course"
+"""The user property of a report that holds its result."""
+
+
+class Reporter:
+    """Collects the results of a session, and shows them at its end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._results: list[TestResult] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        result = result_of(report)
+        if result is not None:
+            self._results.append(result)
+
+    def pytest_sessionfinish(self) -> None:
+        path = self._config.getoption("--chapter-results")
+        if path is not None:
+            write_results(path, self._results)
+
+    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
+        from minipaged.course.report_view import as_text, parts_table, states_table
+
+        for chapter in registry.chapters():
+            grouped = by_exercise(chapter, self._results)
+            if not grouped:
+                continue
+            unfinished = [each for each in grouped if each.state != "pass"]
+            reports = self._config.getoption("--chapter-report")
+            if unfinished or reports:
+                terminalreporter.section(f"chapter {chapter.number}: {chapter.title}")
+            for each in unfinished:
+                colour = {"red": True} if each.state == "wrong" else {"yellow": True}
+                for text in each.texts:
+                    heading, _, rest = text.partition("\n")
+                    terminalreporter.write_line(heading, **colour)
+                    if rest:
+                        terminalreporter.write_line(f"{rest}\n")
+            width = terminalreporter._tw.fullwidth
+            if reports:
+                terminalreporter.write_line(as_text(states_table(chapter, grouped), width))
+            rows = [row for each in grouped for test in each.tests for row in test.parts]
+            if rows and (reports or unfinished):
+                terminalreporter.write_line(as_text(parts_table(rows), width))
+
+
+def result_of(report: pytest.TestReport) -> TestResult | None:
+    """What `pytest_plugin.py` has put into a report."""
+    for name, value in getattr(report, "user_properties", ()):
+        if name == PROPERTY and isinstance(value, str) and json.loads(value):
+            return TestResult.from_json(value)
+    return None
