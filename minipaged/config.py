@@ -53,6 +53,7 @@ class EngineOptions(TypedDict, total=False):
     preemption_mode: PreemptionMode
     num_cpu_blocks: int | None
     attention_backend: AttentionBackend
+    enforce_eager: bool
     load_format: LoadFormat
     seed: int
     kv_layout: KVLayoutName
@@ -93,6 +94,8 @@ class EngineConfig:
         attention_backend: `"reference"`, `"cpu"`, `"triton"`, or `"auto"`: `cpu` on a CPU, `triton` on
             cuda, else `reference`. `triton` on a CPU runs under Triton's interpreter: to learn and to
             test, not to be fast.
+        enforce_eager: on a CUDA device with the backend `triton`, decode steps replay CUDA graphs, which
+            are captured when the engine is made; `True` turns that off. See `minipaged/graphs/`.
         load_format: `"dummy"` fills the model's real shape with random weights.
         seed: seeds the dummy weights, and the sampling of requests that bring no seed.
         kv_layout: `"paged"`: blocks, on demand. `"contiguous"`: one region for each sequence, reserved
@@ -132,6 +135,7 @@ class EngineConfig:
     preemption_mode: PreemptionMode = "recompute"
     num_cpu_blocks: int | None = None
     attention_backend: AttentionBackend = "auto"
+    enforce_eager: bool = False
     load_format: LoadFormat = "auto"
     seed: int = 0
     kv_layout: KVLayoutName = "paged"
@@ -192,10 +196,9 @@ class EngineConfig:
             _at_least("max_model_len", self.max_model_len, 1)
         if not -(2**63) <= _int("seed", self.seed) < 2**64:
             raise ConfigError(f"seed must be a 64-bit integer, not {self.seed}")
-        if not isinstance(self.enable_chunked_prefill, bool):
-            raise ConfigError(
-                f"enable_chunked_prefill must be True or False, not {self.enable_chunked_prefill!r:.80}"
-            )
+        for name in ("enable_chunked_prefill", "enforce_eager"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} must be True or False, not {getattr(self, name)!r:.80}")
         if not isinstance(self.enable_prefix_caching, bool | None):
             raise ConfigError(
                 f"enable_prefix_caching must be True or False or None, not {self.enable_prefix_caching!r:.80}"

@@ -107,6 +107,8 @@ def _wanted(part: str, config: EngineConfig) -> str | None:
         return "kv_layout='paged'"
     if part == "hash_function" and not config.caches_prefixes:
         return "enable_prefix_caching=True"
+    if part == "capture" and (config.enforce_eager or config.attention_backend not in ("auto", "triton")):
+        return "enforce_eager=False and attention_backend='triton'"
     return None
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from minipaged.attention.backend import select_attention
+from minipaged.attention.backend import (
+    CacheFunctions,
+    resolve_backend,
+    select_attention,
+    select_cache_functions,
+)
 from minipaged.attention.contiguous import ContiguousLayout
 from minipaged.attention.layout import AttentionLayout
 from minipaged.attention.one_sequence import select_attend_one
@@ -13,8 +18,10 @@ from minipaged.attention.paged import PagedLayout
 from minipaged.attention.uncached import UncachedLayout
 from minipaged.config import EngineConfig
 from minipaged.device import check_given_model, resolve_device, resolve_dtype
+from minipaged.graphs.capture import Capture, CudaGraphCapture
+from minipaged.graphs.decode_graphs import DecodeGraphs
 from minipaged.kv.block_manager import BlockManager
-from minipaged.kv.cache import KVCache
+from minipaged.kv.cache import CopyBlocks, KVCache, copy_blocks
 from minipaged.kv.contiguous import ContiguousManager
 from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix_hash import PrefixHasher
@@ -26,6 +33,7 @@ from minipaged.model.loader import LoadedModel, load_model
 from minipaged.parts import Parts
 from minipaged.runner import ModelRunner
 from minipaged.scheduler import Scheduler
+from minipaged.step_memory import step_bytes
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,19 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
     else:
         check_given_model(config, model)
     decoder, shape = model.decoder, model.config
-    plan = plan_memory(config, shape, decoder.dtype, decoder.device)
+    capture = _make_capture(config, decoder)
+    plan = plan_memory(
+        config,
+        shape,
+        decoder.dtype,
+        decoder.device,
+        step_bytes=lambda: step_bytes(
+            decoder,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            max_num_seqs=config.max_num_seqs,
+            with_graphs=capture is not None,
+        ),
+    )
     num_cpu_blocks = plan.num_cpu_blocks
     kv_cache = KVCache(
         num_layers=shape.num_layers,
@@ -62,15 +82,26 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         head_dim=shape.head_dim,
         dtype=decoder.dtype,
         device=decoder.device,
-        copy_blocks=(config.parts or Parts()).copy_blocks,
+        copy_blocks=_copy_blocks(config, decoder),
     )
     kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache)
+    layout = _make_layout(config, decoder, kv_cache)
+    graphs = None
+    if capture is not None and isinstance(layout, PagedLayout):
+        graphs = DecodeGraphs(
+            decoder,
+            layout,
+            max_num_seqs=config.max_num_seqs,
+            max_model_len=plan.max_model_len,
+            capture=capture,
+        )
     runner = ModelRunner(
         decoder,
         kv_cache,
-        layout=_make_layout(config, decoder, kv_cache),
+        layout=layout,
         eos_token_ids=shape.eos_token_ids,
         swap_cache=None if num_cpu_blocks is None else SwapCache(kv_cache, num_cpu_blocks),
+        graphs=graphs,
     )
     return Machinery(model, plan, kv_manager, scheduler, kv_cache, runner)
 
@@ -83,7 +114,7 @@ def _make_layout(config: EngineConfig, decoder: Decoder, kv_cache: KVCache) -> A
             return PagedLayout(
                 kv_cache,
                 attention=parts.attention or select_attention(config.attention_backend, decoder.device),
-                write_kv=parts.write_kv,
+                write_kv=parts.write_kv or _cache_functions(config, decoder).write_kv,
                 slot_mapping=parts.slot_mapping,
                 scale=scale,
                 pad_tables=parts.pad_block_tables,
@@ -101,6 +132,32 @@ def _make_layout(config: EngineConfig, decoder: Decoder, kv_cache: KVCache) -> A
             return UncachedLayout(select_attend_one(config.attention_backend), scale)
         case _:
             assert_never(config.kv_layout)
+
+
+def _cache_functions(config: EngineConfig, decoder: Decoder) -> CacheFunctions:
+    return select_cache_functions(config.attention_backend, decoder.device)
+
+
+def _copy_blocks(config: EngineConfig, decoder: Decoder) -> CopyBlocks:
+    if config.kv_layout != "paged":
+        return copy_blocks  # there are no blocks to copy
+    given = (config.parts or Parts()).copy_blocks
+    return given or _cache_functions(config, decoder).copy_blocks
+
+
+def _make_capture(config: EngineConfig, decoder: Decoder) -> Capture | None:
+    """What captures decode steps, where that is possible: on a CUDA device, with the kernels of Triton,
+    which launch the same for all steps of a size. A reader's attention may do anything."""
+    parts = config.parts or Parts()
+    if config.enforce_eager or config.kv_layout != "paged":
+        return None
+    if parts.attention is not None or parts.write_kv is not None:
+        return None
+    if resolve_backend(config.attention_backend, decoder.device) != "triton":
+        return None
+    if parts.capture is None and decoder.device.type == "cuda":
+        return CudaGraphCapture(decoder.device)
+    return parts.capture
 
 
 def load_configured_model(config: EngineConfig, *, progress: bool = False) -> LoadedModel:

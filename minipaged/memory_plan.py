@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
@@ -60,9 +61,22 @@ class MemoryPlan:
 
 
 def plan_memory(
-    config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device
+    config: EngineConfig,
+    model: ModelConfig,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    step_bytes: Callable[[], int] = lambda: 0,
 ) -> MemoryPlan:
     """Decide how many blocks there are, and how long a request may be. The weights are loaded.
+
+    Args:
+        config: the settings.
+        model: the model's shape.
+        dtype: of keys and values.
+        device: where they are.
+        step_bytes: measures what steps need beside weights and cache. Called on a CUDA device alone, and
+            only if the settings do not say how large the cache is.
 
     Raises:
         ConfigError: the pool cannot hold one request of `max_model_len`, and the message has the
@@ -70,7 +84,7 @@ def plan_memory(
     """
     shape = KVShape(model.num_layers, model.num_kv_heads, model.head_dim, dtype.itemsize)
     size = (config.parts or Parts()).bytes_per_token(shape) * config.block_size
-    num_blocks = _num_blocks(config, model, shape, device)
+    num_blocks = _num_blocks(config, model, shape, device, step_bytes)
     _check_room(config, device, size, num_blocks)
     max_model_len = _max_model_len(config, model.max_position_embeddings, num_blocks)
     if not config.enable_chunked_prefill and config.max_num_batched_tokens < max_model_len:
@@ -98,7 +112,13 @@ def make_region_allocator(config: EngineConfig, num_blocks: int) -> RegionAlloca
     return FirstFitAllocator(num_slots, parts.allocate_first_fit, parts.free_first_fit)
 
 
-def _num_blocks(config: EngineConfig, model: ModelConfig, shape: KVShape, device: torch.device) -> int:
+def _num_blocks(
+    config: EngineConfig,
+    model: ModelConfig,
+    shape: KVShape,
+    device: torch.device,
+    step_bytes: Callable[[], int],
+) -> int:
     if config.kv_layout == "none":
         return 0
     if config.num_blocks is not None:
@@ -106,7 +126,7 @@ def _num_blocks(config: EngineConfig, model: ModelConfig, shape: KVShape, device
     num_blocks_that_fit = (config.parts or Parts()).num_blocks_that_fit
     if config.kv_cache_memory_bytes is not None:
         return num_blocks_that_fit(config.kv_cache_memory_bytes, shape, config.block_size)
-    fitting = num_blocks_that_fit(_free_bytes(config, device), shape, config.block_size)
+    fitting = num_blocks_that_fit(_free_bytes(config, device, step_bytes), shape, config.block_size)
     return min(fitting, _most_useful_blocks(config, model))
 
 
@@ -149,10 +169,11 @@ def _num_cpu_blocks(config: EngineConfig, num_blocks: int) -> int | None:
     return num_blocks - 1 if config.num_cpu_blocks is None else config.num_cpu_blocks
 
 
-def _free_bytes(config: EngineConfig, device: torch.device) -> int:
+def _free_bytes(config: EngineConfig, device: torch.device, step_bytes: Callable[[], int]) -> int:
     if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        return max(0, int(total * config.gpu_memory_utilization) - (total - free))
+        for_steps = step_bytes()
+        free, total = torch.cuda.mem_get_info(device)  # after it: what it loaded for good counts as used
+        return max(0, int(total * config.gpu_memory_utilization) - (total - free) - for_steps)
     return int(psutil.virtual_memory().available * CPU_MEMORY_SHARE)
 
 

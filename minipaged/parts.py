@@ -12,9 +12,10 @@ from typing import Protocol
 
 from minipaged.attention.metadata import AttentionFn
 from minipaged.attention.one_sequence import AttendOneFn
+from minipaged.graphs.capture import Capture
 from minipaged.kv.block_table import PadBlockTables, SlotMapping, pad_block_tables, slot_mapping
 from minipaged.kv.buddy import AllocateBuddy, FreeBuddy, allocate_buddy, free_buddy
-from minipaged.kv.cache import CopyBlocks, WriteKV, copy_blocks, write_kv
+from minipaged.kv.cache import CopyBlocks, WriteKV
 from minipaged.kv.copy_on_write import Append, Fork, Free, append, fork, free
 from minipaged.kv.first_fit import AllocateFirstFit, FreeFirstFit, allocate_first_fit, free_first_fit
 from minipaged.kv.free_queue import MakeFreeQueue, full_queue
@@ -55,12 +56,15 @@ class Parts:
         slot_mapping: positions to slots, through a block table.
         pad_block_tables: a step's block tables as one array.
         free_queue: makes the queue of a pool's free blocks.
-        write_kv: stores a step's keys and values in one layer's cache.
+        write_kv: stores a step's keys and values in one layer's cache; overrides the attention backend's,
+            if given.
         fork: lets a second table share a table's blocks.
         append: makes the slots of a sequence's next tokens writable, and says what to copy first.
         free: gives up a table's blocks.
-        copy_blocks: does a step's block copies, in all layers.
+        copy_blocks: does a step's block copies, in all layers; overrides the attention backend's, if
+            given.
         attention: overrides the attention backend, if given.
+        capture: captures decode steps, to be replayed; overrides CUDA graphs, if given.
         hash_function: overrides `prefix_caching_hash_algo`, if given.
     """
 
@@ -76,10 +80,11 @@ class Parts:
     slot_mapping: SlotMapping = slot_mapping
     pad_block_tables: PadBlockTables = pad_block_tables
     free_queue: MakeFreeQueue = full_queue
-    write_kv: WriteKV = write_kv
+    write_kv: WriteKV | None = None
     fork: Fork = fork
     append: Append = append
     free: Free = free
-    copy_blocks: CopyBlocks = copy_blocks
+    copy_blocks: CopyBlocks | None = None
     attention: AttentionFn | None = None
+    capture: Capture | None = None
     hash_function: HashFunction | None = None

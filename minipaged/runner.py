@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from minipaged.attention.layout import AttentionLayout
 from minipaged.beam_search import Candidates
+from minipaged.graphs.decode_graphs import DecodeGraphs
 from minipaged.kv.cache import KVCache
 from minipaged.kv.swap import SwapCache
 from minipaged.model.decoder import Decoder
@@ -20,6 +22,7 @@ from minipaged.sampling.sampler import SampledToken, SamplingRow, sample
 from minipaged.sampling.uniform import uniform
 from minipaged.scheduler import ScheduledSequence, SchedulerOutput
 from minipaged.step_batch import StepBatch, build_step_batch
+from minipaged.to_device import IntArray, to_device
 
 PROMPT_LOGITS_AT_ONCE = 128
 """Rows of logits that are in memory at once for `prompt_logprobs`."""
@@ -51,6 +54,7 @@ class ModelRunner:
         cache: the KV cache's tensors.
         swap_cache: the CPU memory for swapped blocks, if there is any.
         layout: how keys and values are kept and read.
+        graphs: captured decode steps, if there are any.
     """
 
     def __init__(
@@ -61,11 +65,13 @@ class ModelRunner:
         layout: AttentionLayout,
         eos_token_ids: tuple[int, ...],
         swap_cache: SwapCache | None = None,
+        graphs: DecodeGraphs | None = None,
     ) -> None:
         self._decoder = decoder
         self._cache = cache
         self._swap_cache = swap_cache
         self._layout = layout
+        self._graphs = graphs
         self._device = decoder.device
         self._eos_token_ids = eos_token_ids
 
@@ -76,42 +82,39 @@ class ModelRunner:
             self._swap_cache.copy_out(output.swap_outs)
             self._swap_cache.copy_in(output.swap_ins)
         self._cache.copy_blocks([copy for item in output.scheduled for copy in item.copies])
-        batch = build_step_batch(output.scheduled, device=self._device, from_start=not self._layout.keeps_kv)
-        hidden = self._decoder(batch.token_ids, batch.positions, self._layout.attend(batch))  # [T, hidden]
-        sampled, candidates = self._choose(batch, hidden)
+        batch = build_step_batch(output.scheduled, from_start=not self._layout.keeps_kv)
+        wanted = _wanted(batch, self._eos_token_ids)
+        hidden, last = self._forward(batch, wanted.last)  # [T or more, hidden], [R + B]
+        sampled, candidates = self._choose(wanted, hidden, last)
         return [
             SequenceResult(item, sampled[i], candidates.get(i), self._prompt_logprobs(item, hidden, batch, i))
             for i, item in enumerate(batch.items)
         ]
 
+    def _forward(self, batch: StepBatch, rows: IntArray) -> tuple[Tensor, Tensor]:
+        """The hidden states of a step's tokens, and `rows`, on the device. All that the step needs there
+        travels in one copy."""
+        bucket = None if self._graphs is None else self._graphs.bucket_of(batch)
+        if self._graphs is not None and bucket is not None:
+            return self._graphs.run(batch, bucket, rows)
+        arrays = (batch.token_ids, batch.positions, rows, *self._layout.locate(batch))
+        token_ids, positions, rows_there, *located = to_device(arrays, self._device)
+        return self._decoder(token_ids, positions, self._layout.attend(batch, located)), rows_there
+
     def _choose(
-        self, batch: StepBatch, hidden: Tensor
+        self, wanted: _Wanted, hidden: Tensor, last: Tensor
     ) -> tuple[list[list[SampledToken]], dict[int, Candidates]]:
         """What can follow each sequence of the batch, all at once: sampled tokens for each, and the
         candidates of those that are beams."""
-        ends = batch.query_starts[1:].tolist()
-        where: list[int] = []  # for each row of logits, its sequence: first those to sample, then the beams
-        rows: list[SamplingRow] = []
-        beams: list[int] = []
-        counts: list[int] = []
-        for i, item in enumerate(batch.items):
-            search = item.request.search
-            if search is None:
-                sampling = _sampling_rows(item, self._eos_token_ids)
-                where += [i] * len(sampling)
-                rows += sampling
-            elif item.reaches_end:
-                beams.append(i)
-                counts.append(search.num_candidates)
-        where += beams
-        sampled: list[list[SampledToken]] = [[] for _ in batch.items]
-        if not where:
+        sampled: list[list[SampledToken]] = [[] for _ in range(wanted.num_sequences)]
+        if not wanted.sequences:
             return sampled, {}
-        last = torch.tensor([ends[i] - 1 for i in where], device=self._device)  # [R + B]
         logits = self._decoder.logits(hidden[last])  # [R + B, vocab]
-        for i, token in zip(where, sample(logits[: len(rows)], rows), strict=False):
+        rows = wanted.sampling_rows
+        for i, token in zip(wanted.sequences, sample(logits[: len(rows)], rows), strict=False):
             sampled[i].append(token)
-        return sampled, dict(zip(beams, likeliest_tokens(logits[len(rows) :], counts), strict=True))
+        found = likeliest_tokens(logits[len(rows) :], wanted.num_candidates)
+        return sampled, dict(zip(wanted.sequences[len(rows) :], found, strict=True))
 
     def _prompt_logprobs(
         self, item: ScheduledSequence, hidden: Tensor, batch: StepBatch, index: int
@@ -134,6 +137,44 @@ class ModelRunner:
             following = torch.tensor(seq.token_ids[at + 1 : stop + 1])  # [stop - at]
             result += prompt_logprobs(logits, following, wanted)
         return result
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The logits that a step needs: R rows to sample from, then B rows of beams.
+
+    Attributes:
+        sequences: for each row, which of the step's sequences it follows.
+        last: int64 `[R + B]`, for each row, that sequence's last token among the step's tokens.
+        sampling_rows: how the first R are sampled.
+        num_candidates: how many next tokens each of the B beams wants.
+        num_sequences: of the step.
+    """
+
+    sequences: list[int]
+    last: IntArray
+    sampling_rows: list[SamplingRow]
+    num_candidates: list[int]
+    num_sequences: int
+
+
+def _wanted(batch: StepBatch, eos_token_ids: tuple[int, ...]) -> _Wanted:
+    sequences: list[int] = []
+    rows: list[SamplingRow] = []
+    beams: list[int] = []
+    counts: list[int] = []
+    for i, item in enumerate(batch.items):
+        search = item.request.search
+        if search is None:
+            sampling = _sampling_rows(item, eos_token_ids)
+            sequences += [i] * len(sampling)
+            rows += sampling
+        elif item.reaches_end:
+            beams.append(i)
+            counts.append(search.num_candidates)
+    sequences += beams
+    last = batch.query_starts[1:][np.array(sequences, dtype=np.int64)].astype(np.int64) - 1  # [R + B]
+    return _Wanted(sequences, last, rows, counts, len(batch.items))
 
 
 def _sampling_rows(item: ScheduledSequence, eos_token_ids: tuple[int, ...]) -> list[SamplingRow]:

@@ -1,4 +1,4 @@
-"""StepBatch: the tensors of one step, packed without padding."""
+"""StepBatch: the tokens of one step, packed without padding. Still on the host: see `to_device`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from minipaged.scheduler_output import ScheduledSequence
 
@@ -29,8 +27,8 @@ class StepBatch:
     """
 
     items: list[ScheduledSequence]
-    token_ids: Tensor
-    positions: Tensor
+    token_ids: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
     spans: list[tuple[int, int]]
     query_starts: npt.NDArray[np.int32]
 
@@ -40,14 +38,11 @@ class StepBatch:
         return [slice(*each) for each in pairwise(self.query_starts.tolist())]
 
 
-def build_step_batch(
-    scheduled: Sequence[ScheduledSequence], *, device: torch.device, from_start: bool = False
-) -> StepBatch:
+def build_step_batch(scheduled: Sequence[ScheduledSequence], *, from_start: bool = False) -> StepBatch:
     """Pack a step's sequences.
 
     Args:
         scheduled: what the step computes.
-        device: where the tensors are to be.
         from_start: compute each sequence from its first token on, also those that were computed before.
             For an engine that keeps no keys and values.
     """
@@ -63,8 +58,8 @@ def build_step_batch(
     positions = np.concatenate([np.arange(*span, dtype=np.int64) for span in spans])  # [T]
     return StepBatch(
         items=items,
-        token_ids=torch.tensor(token_ids, dtype=torch.int64, device=device),
-        positions=torch.from_numpy(positions).to(device),
+        token_ids=np.array(token_ids, dtype=np.int64),
+        positions=positions,
         spans=spans,
         query_starts=starts,
     )

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from itertools import pairwise
 
+import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minipaged.attention.metadata import AttentionMetadata
-from minipaged.attention.paged import build_metadata
-from minipaged.kv.block_table import slot_mapping
+from minipaged.attention.paged import PagedLayout, metadata_of
+from minipaged.attention.reference import reference_attention
+from minipaged.kv.block_table import SlotMapping, slot_mapping
+from minipaged.kv.cache import KVCache, write_kv
 from minipaged.request import Request, Sequence
 from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler import ScheduledSequence
 from minipaged.step_batch import StepBatch, build_step_batch
+from minipaged.to_device import to_device
 
 CPU = torch.device("cpu")
 
@@ -30,11 +34,23 @@ def item(token_ids: list[int], block_ids: Seq[int], start: int, end: int) -> Sch
 
 
 def build(items: list[ScheduledSequence]) -> StepBatch:
-    return build_step_batch(items, device=CPU)
+    return build_step_batch(items)
 
 
-def locate(batch: StepBatch, block_size: int = 4) -> AttentionMetadata:
-    return build_metadata(batch, block_size, slot_mapping, CPU)
+def locate(batch: StepBatch, block_size: int = 4, slots: SlotMapping = slot_mapping) -> AttentionMetadata:
+    cache = KVCache(
+        num_layers=1,
+        num_blocks=1,
+        block_size=block_size,
+        num_kv_heads=1,
+        head_dim=1,
+        dtype=torch.float32,
+        device=CPU,
+    )
+    layout = PagedLayout(
+        cache, attention=reference_attention, write_kv=write_kv, slot_mapping=slots, scale=1.0
+    )
+    return metadata_of(batch, to_device(layout.locate(batch), CPU))
 
 
 def test_by_hand() -> None:
@@ -56,7 +72,8 @@ def test_by_hand() -> None:
 def test_dtypes_and_plain_copies() -> None:
     batch = build([item([1, 2, 3], [5], 1, 3), item([4], [6], 0, 1)])
     metadata = locate(batch)
-    assert batch.token_ids.dtype == batch.positions.dtype == metadata.slot_mapping.dtype == torch.int64
+    assert batch.token_ids.dtype == batch.positions.dtype == np.int64
+    assert metadata.slot_mapping.dtype == torch.int64
     for tensor in (metadata.query_start_loc, metadata.seq_lens, metadata.block_tables):
         assert tensor.dtype == torch.int32
     assert metadata.query_start_list == tuple(metadata.query_start_loc.tolist()) == (0, 1, 3)
@@ -77,7 +94,7 @@ def test_the_order_is_kept_within_decodes_and_within_the_rest() -> None:
 
 def test_without_a_cache_each_sequence_is_computed_from_its_start() -> None:
     items = [item([20, 21, 22], [], 2, 3), item([10, 11, 12, 13], [], 1, 3)]
-    batch = build_step_batch(items, device=CPU, from_start=True)
+    batch = build_step_batch(items, from_start=True)
     assert batch.token_ids.tolist() == [20, 21, 22, 10, 11, 12]
     assert batch.positions.tolist() == [0, 1, 2, 0, 1, 2]
     assert batch.spans == [(0, 3), (0, 3)]
@@ -100,7 +117,7 @@ def test_the_slot_mapping_is_a_seam() -> None:
         return slot_mapping(block_ids, start, end, block_size)
 
     items = [item([1] * 5, [2, 3], 1, 5), item([1] * 4, [4], 3, 4)]
-    build_metadata(build(items), 4, recorded, CPU)
+    locate(build(items), slots=recorded)
     assert calls == [([4], 3, 4, 4), ([2, 3], 1, 5, 4)]
 
 

@@ -1,7 +1,8 @@
-"""Which attention an engine runs with."""
+"""Which attention an engine runs with, and what writes the cache that it reads."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 import torch
@@ -12,6 +13,8 @@ from minipaged.attention.reference import reference_attention
 from minipaged.attention.triton_setup import prepare_triton
 from minipaged.config import AttentionBackend
 from minipaged.errors import ConfigError
+from minipaged.kv import cache
+from minipaged.kv.cache import CopyBlocks, WriteKV
 
 
 def select_attention(backend: AttentionBackend, device: torch.device) -> AttentionFn:
@@ -20,8 +23,7 @@ def select_attention(backend: AttentionBackend, device: torch.device) -> Attenti
     Raises:
         ConfigError: the backend does not run on the device.
     """
-    if backend == "auto":
-        backend = _fastest(device)
+    backend = resolve_backend(backend, device)
     if backend == "cpu":
         if device.type != "cpu":
             raise ConfigError(f"attention_backend='cpu' needs device='cpu', not {str(device)!r}; use 'auto'")
@@ -34,7 +36,32 @@ def select_attention(backend: AttentionBackend, device: torch.device) -> Attenti
     return reference_attention
 
 
-def _fastest(device: torch.device) -> AttentionBackend:
+@dataclass(frozen=True)
+class CacheFunctions:
+    """What writes to the cache: new keys and values, and copies of blocks."""
+
+    write_kv: WriteKV
+    copy_blocks: CopyBlocks
+
+
+def select_cache_functions(backend: AttentionBackend, device: torch.device) -> CacheFunctions:
+    """What goes with a backend's attention: kernels with Triton's, else PyTorch's own indexing.
+
+    Raises:
+        ConfigError: the backend does not run on the device.
+    """
+    if resolve_backend(backend, device) == "triton":
+        prepare_triton(device)
+        from minipaged.attention import triton_cache
+
+        return CacheFunctions(triton_cache.write_kv, triton_cache.copy_blocks)
+    return CacheFunctions(cache.write_kv, cache.copy_blocks)
+
+
+def resolve_backend(backend: AttentionBackend, device: torch.device) -> AttentionBackend:
+    """A backend's name; for `"auto"` that of the fastest that the device has."""
+    if backend != "auto":
+        return backend
     if device.type == "cpu":
         return "cpu"
     return "triton" if device.type == "cuda" and find_spec("triton") is not None else "reference"

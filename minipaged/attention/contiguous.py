@@ -5,6 +5,8 @@ No table and no gathering: a sequence's keys are a slice of the cache (paper, se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from minipaged.attention.one_sequence import AttendOneFn
@@ -12,8 +14,9 @@ from minipaged.errors import InvariantError
 from minipaged.kv.cache import KVCache
 from minipaged.kv.region_slots import ReadRegion, WriteRegion
 from minipaged.model.decoder import AttendFn
-from minipaged.request import Sequence
+from minipaged.request import Sequence as TokenSequence
 from minipaged.step_batch import StepBatch
+from minipaged.to_device import IntArray
 
 
 class ContiguousLayout:
@@ -44,7 +47,10 @@ class ContiguousLayout:
         self._read_region = read_region
         self._scale = scale
 
-    def attend(self, batch: StepBatch) -> AttendFn:
+    def locate(self, batch: StepBatch) -> Sequence[IntArray]:
+        return ()
+
+    def attend(self, batch: StepBatch, located: Sequence[Tensor]) -> AttendFn:
         starts = [  # the first slot of each sequence
             _first_slot(item.seq, end) for item, (_, end) in zip(batch.items, batch.spans, strict=True)
         ]
@@ -61,7 +67,7 @@ class ContiguousLayout:
         return attend
 
 
-def _first_slot(seq: Sequence, end: int) -> int:
+def _first_slot(seq: TokenSequence, end: int) -> int:
     if seq.region is None or end > seq.region.num_slots:
         raise InvariantError(f"{seq} has no room for {end} tokens in {seq.region}")
     return seq.region.start

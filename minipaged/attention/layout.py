@@ -6,10 +6,14 @@ There is one for each `kv_layout`, and only here do they differ for the model: `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
+
+from torch import Tensor
 
 from minipaged.model.decoder import AttendFn
 from minipaged.step_batch import StepBatch
+from minipaged.to_device import IntArray
 
 
 class AttentionLayout(Protocol):
@@ -21,6 +25,15 @@ class AttentionLayout(Protocol):
         sequences from their beginnings."""
         ...
 
-    def attend(self, batch: StepBatch) -> AttendFn:
-        """What the decoder calls in each layer of a step: store the new keys and values, then attend."""
+    def locate(self, batch: StepBatch) -> Sequence[IntArray]:
+        """What a step's attention has to read on the device: where the sequences lie."""
+        ...
+
+    def attend(self, batch: StepBatch, located: Sequence[Tensor]) -> AttendFn:
+        """What the decoder calls in each layer of a step: store the new keys and values, then attend.
+
+        Args:
+            batch: the step.
+            located: what `locate` gave for it, on the device.
+        """
         ...

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
-import torch
+import numpy.typing as npt
 from torch import Tensor
 
 from minipaged.attention.metadata import AttentionFn, AttentionMetadata
@@ -11,6 +14,15 @@ from minipaged.kv.block_table import PadBlockTables, SlotMapping, pad_block_tabl
 from minipaged.kv.cache import KVCache, WriteKV
 from minipaged.model.decoder import AttendFn
 from minipaged.step_batch import StepBatch
+
+
+class Located(NamedTuple):
+    """Where a step's sequences are in the cache; the fields are those of `AttentionMetadata`."""
+
+    query_start_loc: npt.NDArray[np.int32]
+    seq_lens: npt.NDArray[np.int32]
+    block_tables: npt.NDArray[np.int32]
+    slot_mapping: npt.NDArray[np.int64]
 
 
 class PagedLayout:
@@ -44,38 +56,47 @@ class PagedLayout:
         self._scale = scale
         self._pad_tables = pad_tables
 
-    def attend(self, batch: StepBatch) -> AttendFn:
-        cache = self._cache
-        device = cache.data.device
-        metadata = build_metadata(batch, cache.block_size, self._slot_mapping, device, self._pad_tables)
+    @property
+    def block_size(self) -> int:
+        """Tokens in a block."""
+        return self._cache.block_size
+
+    def locate(self, batch: StepBatch) -> Located:
+        tables = [item.seq.block_table.ids for item in batch.items]
+        slots = [
+            self._slot_mapping(table, *span, self.block_size)
+            for table, span in zip(tables, batch.spans, strict=True)
+        ]
+        return Located(
+            query_start_loc=batch.query_starts,
+            seq_lens=np.array([end for _, end in batch.spans], dtype=np.int32),
+            block_tables=self._pad_tables(tables),
+            slot_mapping=np.concatenate(slots),
+        )
+
+    def attend(self, batch: StepBatch, located: Sequence[Tensor]) -> AttendFn:
+        return self.attend_by(metadata_of(batch, located))
+
+    def attend_by(self, metadata: AttentionMetadata) -> AttendFn:
+        """`attend`, for a step of which this is known."""
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            kv_layer = cache.layers[layer]
+            kv_layer = self._cache.layers[layer]
             self._write_kv(kv_layer, key, value, metadata.slot_mapping)
             return self._attention(query, kv_layer, metadata, self._scale)
 
         return attend
 
 
-def build_metadata(
-    batch: StepBatch,
-    block_size: int,
-    slot_mapping: SlotMapping,
-    device: torch.device,
-    pad_tables: PadBlockTables = pad_block_tables,
-) -> AttentionMetadata:
-    """Where a step's sequences are in the cache."""
-    tables = [item.seq.block_table.ids for item in batch.items]
-    lengths = np.array([end for _, end in batch.spans], dtype=np.int32)  # [S]
-    slots = np.concatenate(  # [T]
-        [slot_mapping(table, *span, block_size) for table, span in zip(tables, batch.spans, strict=True)]
-    )
+def metadata_of(batch: StepBatch, located: Sequence[Tensor]) -> AttentionMetadata:
+    """A step's metadata, from the tensors of its `Located`."""
+    query_start_loc, seq_lens, block_tables, slot_mapping = located
     return AttentionMetadata(
-        query_start_loc=torch.from_numpy(batch.query_starts).to(device),
-        seq_lens=torch.from_numpy(lengths).to(device),
-        block_tables=torch.from_numpy(pad_tables(tables)).to(device),
-        slot_mapping=torch.from_numpy(slots).to(device),
+        query_start_loc=query_start_loc,
+        seq_lens=seq_lens,
+        block_tables=block_tables,
+        slot_mapping=slot_mapping,
         query_start_list=tuple(batch.query_starts.tolist()),
-        seq_lens_list=tuple(lengths.tolist()),
+        seq_lens_list=tuple(end for _, end in batch.spans),
         num_decodes=sum(item.num_tokens == 1 for item in batch.items),
     )

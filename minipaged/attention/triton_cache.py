@@ -5,12 +5,14 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 
 from minipaged.attention.triton_tiles import next_power_of_two
 from minipaged.kv.cache import BlockCopy
+from minipaged.to_device import to_device
 
 COPY_TILE = 4096
 """Numbers that one program of `copy_blocks` copies."""
@@ -101,24 +103,25 @@ def copy_kernel(
     tl.store(plane + target * block_stride + at, numbers, mask=inside)
 
 
-def copy_blocks(data: torch.Tensor, copies: Sequence[BlockCopy]) -> None:
+def copy_blocks(kv_data: torch.Tensor, copies: Sequence[BlockCopy]) -> None:
     """Do a step's copies, all layers and all pairs in one launch.
 
     Where the target of one copy is the source of another, programs would race: then, as always in
     `KVCache.copy_blocks`, all sources are read before any target is written.
 
     Args:
-        data: `[num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]`, contiguous.
+        kv_data: `[num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]`, contiguous.
         copies: pairs of blocks, no target twice.
     """
     if not copies:
         return
-    pairs = torch.tensor([(c.source, c.target) for c in copies], device=data.device)  # int64 [C, 2]
+    listed = np.array([(c.source, c.target) for c in copies], dtype=np.int64)  # [C, 2]
+    (pairs,) = to_device([listed], kv_data.device)  # int64 [C, 2]
     if {c.source for c in copies} & {c.target for c in copies}:
-        data.index_copy_(2, pairs[:, 1], data.index_select(2, pairs[:, 0]))
+        kv_data.index_copy_(2, pairs[:, 1], kv_data.index_select(2, pairs[:, 0]))
         return
-    num_layers, plane_stride, block_stride = data.shape[0], data.stride(1), data.stride(2)
+    num_layers, plane_stride, block_stride = kv_data.shape[0], kv_data.stride(1), kv_data.stride(2)
     tile = min(COPY_TILE, next_power_of_two(block_stride))
     copy_kernel[(-(-block_stride // tile), 2 * num_layers, len(copies))](
-        data, pairs, plane_stride, block_stride, TILE=tile, enable_fp_fusion=True
+        kv_data, pairs, plane_stride, block_stride, TILE=tile, enable_fp_fusion=True
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from minipaged.attention.one_sequence import AttendOneFn
 from minipaged.model.decoder import AttendFn
 from minipaged.step_batch import StepBatch
+from minipaged.to_device import IntArray
 
 
 class UncachedLayout:
@@ -23,7 +26,10 @@ class UncachedLayout:
         self._attend_one = attend_one
         self._scale = scale
 
-    def attend(self, batch: StepBatch) -> AttendFn:
+    def locate(self, batch: StepBatch) -> Sequence[IntArray]:
+        return ()
+
+    def attend(self, batch: StepBatch, located: Sequence[Tensor]) -> AttendFn:
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             output = query.new_empty(query.shape)  # [T, num_heads, head_dim]
             for rows in batch.rows:

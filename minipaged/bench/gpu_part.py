@@ -47,8 +47,12 @@ class PartRecord:
     error: str | None = None
 
 
+Parts = Mapping[str, Callable[[], PartResult]]
+"""What to run, by name."""
+
+
 def run_parts(
-    parts: Mapping[str, Callable[[], PartResult]],
+    parts: Parts,
     *,
     deadline: float,
     after_each: Callable[[Sequence[PartRecord]], None],

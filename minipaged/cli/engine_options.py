@@ -25,6 +25,7 @@ _ENGINE_OPTIONS = (
     "max_num_batched_tokens",
     "enable_prefix_caching",
     "attention_backend",
+    "enforce_eager",
     "load_format",
 )
 
@@ -99,6 +100,12 @@ def add_engine_arguments(parser: argparse.ArgumentParser, *, model: str) -> None
         help="do not reuse the blocks of equal prefixes",
     )
     group.add_argument("--attention-backend", choices=get_args(AttentionBackend), help="(default auto)")
+    group.add_argument(
+        "--enforce-eager",
+        action="store_const",
+        const=True,
+        help="on a GPU: launch each kernel of a decode step by itself, without CUDA graphs",
+    )
     group.add_argument(
         "--load-format", choices=get_args(LoadFormat), help="dummy: random weights of the real shape"
     )

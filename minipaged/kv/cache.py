@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from minipaged.kv.block_pool import NULL_BLOCK
 from minipaged.kv.copy_on_write import BlockCopy
+from minipaged.to_device import to_device
 
 
 class WriteKV(Protocol):
@@ -47,8 +49,9 @@ def copy_blocks(kv_data: Tensor, copies: Sequence[BlockCopy]) -> None:
         kv_data: all layers' caches, `[num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]`.
         copies: at least one, no target twice.
     """
-    sources = torch.tensor([c.source for c in copies], device=kv_data.device)  # [C]
-    targets = torch.tensor([c.target for c in copies], device=kv_data.device)  # [C]
+    listed = np.array([(c.source, c.target) for c in copies], dtype=np.int64)  # [C, 2]
+    (pairs,) = to_device([listed], kv_data.device)  # int64 [C, 2]
+    sources, targets = pairs.unbind(1)  # [C] each
     kv_data.index_copy_(2, targets, kv_data.index_select(2, sources))
 
 

@@ -16,7 +16,12 @@ from torch import Tensor
 from minipaged.sampling.columns import column
 from minipaged.sampling.draw import draw
 from minipaged.sampling.filters import keep_min_p, keep_top_k, keep_top_p, scale_by_temperature
-from minipaged.sampling.logprob_tensors import gather_logprobs, prompt_logprobs, row_chunks
+from minipaged.sampling.logprob_tensors import (
+    gather_logprobs,
+    prompt_logprobs,
+    row_chunks,
+    unpack_logprobs,
+)
 from minipaged.sampling.logprobs import TokenLogprobs
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.penalties import ban_tokens, penalise
@@ -100,18 +105,21 @@ def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[SampledToken]:
         choosable.index_copy_(0, index, possible & sound.index_select(0, index))
 
     wanted = {i: row.params.logprobs for i, row in enumerate(rows) if row.params.logprobs is not None}
-    reported = None
+    parts = [token_ids, sound.long(), choosable.long()]  # [R] each
     if wanted:
         reported = gather_logprobs(logits, list(wanted), token_ids, max(wanted.values()))
+        parts.append(reported.pack().flatten())
 
-    # All work is queued; this is where the host waits for the device.
-    on_host: list[list[int]] = torch.stack([token_ids, sound.long(), choosable.long()]).tolist()  # [3, R]
+    # All work is queued; this is where the host waits for the device, once for everything.
+    on_host = torch.cat(parts).cpu().numpy()  # int64
+    columns: list[list[int]] = on_host[: 3 * len(rows)].reshape(3, len(rows)).tolist()  # [3, R]
     logprobs: dict[int, TokenLogprobs] = {}
-    if reported is not None:
-        logprobs = dict(zip(wanted, reported.to_host(list(wanted.values())), strict=True))
+    if wanted:
+        packed = on_host[3 * len(rows) :].reshape(len(wanted), -1)
+        logprobs = dict(zip(wanted, unpack_logprobs(packed, list(wanted.values())), strict=True))
     return [
         SampledToken(token_id, logprobs.get(i)) if can else SampledToken(NO_TOKEN, error=_complaint(raw))
-        for i, (token_id, raw, can) in enumerate(zip(*on_host, strict=True))
+        for i, (token_id, raw, can) in enumerate(zip(*columns, strict=True))
     ]
 
 

@@ -12,9 +12,18 @@ from torch import Tensor
 
 from minipaged.attention.triton_backend import TritonAttention
 from minipaged.attention.triton_decode_split import paged_decode_split
+from minipaged.attention.triton_prefill import paged_prefill
+from minipaged.attention.triton_tiles import prefill_tiles
 
 from .ragged import Heads, Span, Step, make_step
-from .triton_steps import DEVICE, assert_right, on_device, poisoned_memory, triton_steps
+from .triton_steps import (
+    DEVICE,
+    assert_right,
+    expected_output,
+    on_device,
+    poisoned_memory,
+    triton_steps,
+)
 
 SMALL = Heads(num_kv_heads=2, group=2, head_dim=64)
 ONE_HEAD = Heads(num_kv_heads=1, group=3, head_dim=64)
@@ -61,6 +70,28 @@ def test_block_sizes(block_size: int) -> None:
 
 def test_a_prompt_of_several_tiles() -> None:
     check(make_step([Span(150, 150), Span(1, 1), Span(40, 170), Span(2, 2)], ONE_HEAD, 16))
+
+
+def test_a_program_writes_its_own_queries_alone() -> None:
+    """With three query heads for each KV head, a tile of 32 rows holds 10 queries, and two rows of
+    padding. By their numbers these belong to the next program's first query, and see one key too few."""
+    heads = Heads(1, 3, 64)
+    assert prefill_tiles(heads.group, heads.head_dim, 4).rows == 32
+    step = on_device(make_step([Span(20, 20)], heads, 16))
+    output = torch.full_like(step.query, float("nan"))
+    paged_prefill(
+        step.query,
+        step.kv_layer,
+        step.metadata.block_tables,
+        step.metadata.seq_lens,
+        step.metadata.query_start_loc,
+        output,
+        heads.scale,
+        first_seq=0,
+        max_query_len=10,  # launches the first program alone
+    )
+    assert output[10:].isnan().all()
+    torch.testing.assert_close(output[:10], expected_output(step)[:10], atol=1e-5, rtol=0)
 
 
 def test_a_sequence_of_length_0_gives_zeros() -> None:

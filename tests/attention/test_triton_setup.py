@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 
+from minipaged import EngineConfig, LLMEngine
 from minipaged.attention import triton_setup
 from minipaged.attention.backend import select_attention
 from minipaged.attention.triton_setup import INTERPRET, prepare_triton
@@ -75,6 +76,18 @@ def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_setup, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"published for Linux only: use attention_backend='auto'"):
         select_attention("triton", CPU)
+
+
+def test_without_triton_an_engine_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own name alone: `auto` takes what there is. Nothing is set for the process."""
+    monkeypatch.delenv(INTERPRET, raising=False)
+    monkeypatch.setattr(triton_setup, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="needs the package triton, which is published for Linux only"):
+        LLMEngine(
+            EngineConfig("tiny", device="cpu", attention_backend="triton", num_blocks=8, max_model_len=64)
+        )
+    LLMEngine(EngineConfig("tiny", device="cpu", num_blocks=8, max_model_len=64))
+    assert INTERPRET not in os.environ
 
 
 def test_on_an_apple_gpu() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -17,24 +18,20 @@ pytest.importorskip("triton")
 from minipaged.attention.backend import select_attention
 from minipaged.attention.metadata import AttentionMetadata
 from minipaged.attention.triton_setup import INTERPRET
-from minipaged.bench import gpu_engine
+from minipaged.bench import gpu_workload
 from minipaged.bench.gpu import run_gpu_check
-from minipaged.bench.gpu_kernels import REHEARSAL, KernelBench
+from minipaged.bench.gpu_correctness import Correctness
+from minipaged.bench.gpu_graphs import TIE, first_difference
+from minipaged.bench.gpu_groups import GROUPS, Group, read_records, run_group
+from minipaged.bench.gpu_sizes import REHEARSAL
 from minipaged.cli.main import main
 from minipaged.errors import ConfigError
+from minipaged.outputs import CompletionOutput
+from minipaged.sampling.logprobs import Logprob
 
 ROOT = Path(__file__).parents[2]
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-PARTS = [
-    "correctness",
-    "far blocks",
-    "copy bandwidth",
-    "decode",
-    "price of paging",
-    "block sizes",
-    "prefill",
-    "engine",
-]
+PARTS = [name for group in GROUPS for name in group.parts]
 
 
 def test_the_rehearsal(tmp_path: Path) -> None:
@@ -48,14 +45,49 @@ def test_the_rehearsal(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads(out.read_text())
+    assert [part["headline"] for part in record["parts"] if part["failed"]] == [], record
+    assert done.returncode == 0, done.stdout + done.stderr
     assert [part["name"] for part in record["parts"]] == PARTS
-    assert all(part["rows"] and not part["failed"] for part in record["parts"])
+    assert all(part["rows"] for part in record["parts"])
     assert record["rehearsal"]
     assert record["machine"]["torch"] == torch.__version__
     lines = done.stdout.splitlines()[-len(PARTS) :]
     assert all(line.startswith(name) for line, name in zip(lines, PARTS, strict=True))
+
+
+def test_all_groups_together_stay_below_8_minutes() -> None:
+    assert sum(group.seconds for group in GROUPS) < 8 * 60
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
+def test_a_group_has_the_parts_that_it_names(group: Group) -> None:
+    """Making them measures nothing."""
+    module = importlib.import_module(group.module)
+    assert tuple(module.make_parts(DEVICE, rehearse=True)) == group.parts
+
+
+def test_a_process_that_dies_leaves_a_record_for_each_part() -> None:
+    records = run_group(Group("no such group", "", 60, ("one", "two")), rehearse=True)
+    assert [record.name for record in records] == ["one", "two"]
+    for record in records:
+        assert record.failed
+        assert record.headline == "no result: its process ended with exit code 1"
+        assert record.error is not None
+        assert "StopIteration" in record.error
+
+
+def test_a_process_that_hangs_is_ended() -> None:
+    records = run_group(Group("kernels", "", 0.01, ("one",)), rehearse=False)
+    assert [record.headline for record in records] == ["no result: out of time"]
+
+
+@pytest.mark.parametrize("text", [None, "", '[{"name": "one", "sec'])
+def test_a_record_that_is_not_there(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "records.json"
+    if text is not None:
+        path.write_text(text)
+    assert read_records(path) == []
 
 
 def test_a_wrong_kernel_is_found() -> None:
@@ -68,9 +100,31 @@ def test_a_wrong_kernel_is_found() -> None:
         return torch.full_like(query, float("nan"))
 
     for attention in (slightly_wrong, never_written):
-        result = KernelBench(attention, DEVICE, REHEARSAL).far_blocks()
+        result = Correctness(attention, DEVICE, REHEARSAL).far_blocks()
         assert result.failed
         assert not result.rows[0]["right"]
+
+
+def output(*token_ids: int, gap: float = 1.0) -> CompletionOutput:
+    """An output whose second likeliest token is always 9, `gap` below the likeliest."""
+    logprobs = [{token: Logprob(-1.0, 1), 9: Logprob(-1.0 - gap, 2)} for token in token_ids]
+    return CompletionOutput(0, "", list(token_ids), logprobs=logprobs)
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "verdict"),
+    [
+        (output(1, 2), output(1, 2), "equal"),
+        (output(1, 2, 3, gap=TIE / 2), output(1, 9, 4), "tie"),
+        (output(1, 2, 3, gap=TIE * 2), output(1, 9, 4), "different"),
+        (output(1, 2, 3, gap=TIE / 2), output(1, 8, 4), "different"),
+        (output(1, 2), output(1), "different"),
+    ],
+)
+def test_tokens_may_differ_after_a_tie_alone(
+    expected: CompletionOutput, got: CompletionOutput, verdict: str
+) -> None:
+    assert first_difference(expected, got) == verdict
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -83,7 +137,7 @@ def test_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_the_workload_is_nano_vllms() -> None:
     """Its README has the number of output tokens."""
-    workload = gpu_engine.nano_vllm_workload(gpu_engine.FULL)
+    workload = gpu_workload.nano_vllm_workload(gpu_workload.FULL)
     assert len(workload.requests) == 256
     assert workload.num_output_tokens == 133_966
 

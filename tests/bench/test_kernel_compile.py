@@ -33,6 +33,7 @@ class Row(TypedDict):
     kernel: str
     dtype: str
     capability: int
+    group: int
     registers: int
     spill_bytes: int
     shared_bytes: int
@@ -42,8 +43,13 @@ class Row(TypedDict):
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
     """All kernels, dtypes and chips at head dimension 128."""
+    return compiled("head-dim", "128")
+
+
+def compiled(*arguments: str) -> list[Row]:
+    """What `compile_kernels` prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.compile_kernels", "128"],
+        [sys.executable, "-m", "tests.bench.compile_kernels", *arguments],
         cwd=ROOT,
         env=COMPILED,
         capture_output=True,
@@ -58,6 +64,16 @@ def test_every_kernel_in_every_dtype_on_both_chips(rows: list[Row]) -> None:
     dtypes = ["torch.float16", "torch.bfloat16", "torch.float32"]
     compiled = [(row["kernel"], row["dtype"], row["capability"]) for row in rows]
     assert sorted(compiled) == sorted(itertools.product(KERNELS, dtypes, [80, 90]))
+
+
+def test_every_size_of_group() -> None:
+    """Query heads that share a KV head, also where they are no power of two; on the smaller chip."""
+    rows = compiled("groups", "1", "3", "4", "7", "8")
+    cases = [(row["kernel"], row["group"]) for row in rows]
+    assert sorted(cases) == sorted(itertools.product(["decode", "decode_part", "prefill"], [1, 3, 4, 7, 8]))
+    for row in rows:
+        assert row["spill_bytes"] == 0, row
+        assert row["shared_bytes"] <= SHARED_MEMORY[80], row
 
 
 def test_nothing_is_spilled(rows: list[Row]) -> None:

@@ -66,6 +66,24 @@ def nano_model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 
 
 @pytest.fixture(scope="session")
+def nano_gqa(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """For the Triton kernels, on the device that they run on: small, because the interpreter takes a
+    hundredth of a second for each tile."""
+    folder = make_model(
+        tmp_path_factory.mktemp("models") / "nano-gqa",
+        num_layers=1,
+        hidden_size=48,
+        num_heads=3,
+        num_kv_heads=1,
+        head_dim=20,
+        vocab_size=32,
+    )
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = load_model(str(folder), dtype=torch.float32, device=device)
+    return Pair(model, Oracle.from_folder(folder))
+
+
+@pytest.fixture(scope="session")
 def tiny() -> Pair:
     """The embedded model; its oracle computes with the weights that the loader read."""
     model = load("tiny")

@@ -222,6 +222,7 @@ def test_a_model_without_a_tokenizer(random_models: dict[str, Pair]) -> None:
         ({"num_blocks": 80, "preemption_mode": "swap", "num_cpu_blocks": 10**12}, "bytes"),
         ({"enable_prefix_caching": "False"}, "True or False"),
         ({"enable_chunked_prefill": None}, "True or False"),
+        ({"enforce_eager": 1}, "enforce_eager must be True or False, not 1"),
         ({"seed": 2**64}, "64-bit"),
     ],
 )

@@ -1,0 +1,62 @@
+"""Whether an engine with CUDA graphs gives the tokens of one without."""
+
+from __future__ import annotations
+
+import torch
+
+from minipaged.bench.gpu_engines import make_engine
+from minipaged.bench.gpu_part import PartResult, Row
+from minipaged.bench.gpu_workload import EngineSizes, first_requests, nano_vllm_workload
+from minipaged.outputs import CompletionOutput
+from minipaged.sampling.params import SamplingParams
+
+NUM_REQUESTS = 24
+"""The batch shrinks from there to 1, over the edges of several buckets."""
+LONGEST_PROMPT = 64
+TIE = 1e-3
+"""A padded batch may be multiplied by another routine, which adds up in another order. Where the two
+likeliest tokens are nearer to each other than that, either is right."""
+
+
+def compare_with_eager(sizes: EngineSizes, device: torch.device) -> PartResult:
+    """Greedy tokens in float32, with graphs and eager, for outputs of different lengths."""
+    eager, captured = (_outputs(sizes, device, graphs=graphs) for graphs in (False, True))
+    rows: list[Row] = []
+    for number, (expected, got) in enumerate(zip(eager, captured, strict=True)):
+        difference = first_difference(expected, got)
+        rows.append({"request": number, "tokens": len(expected.token_ids), "result": difference})
+    num_equal = sum(row["result"] == "equal" for row in rows)
+    num_wrong = sum(row["result"] == "different" for row in rows)
+    headline = f"{num_equal} of {len(rows)} outputs equal, {len(rows) - num_equal - num_wrong} after a tie"
+    return PartResult(headline, rows, failed=num_wrong > 0)
+
+
+def first_difference(expected: CompletionOutput, got: CompletionOutput) -> str:
+    """`"equal"`; or what the first token that differs is: `"tie"` or `"different"`.
+
+    Args:
+        expected: with the log-probabilities of its two likeliest tokens.
+        got: another output for the same prompt.
+    """
+    tokens, others = expected.token_ids, got.token_ids
+    if tokens == others:
+        return "equal"
+    at = next((i for i, (a, b) in enumerate(zip(tokens, others, strict=False)) if a != b), None)
+    logprobs = expected.logprobs
+    if at is None or logprobs is None or others[at] not in logprobs[at]:
+        return "different"
+    gap = logprobs[at][tokens[at]].logprob - logprobs[at][others[at]].logprob
+    return "tie" if gap < TIE else "different"
+
+
+def _outputs(sizes: EngineSizes, device: torch.device, *, graphs: bool) -> list[CompletionOutput]:
+    engine = make_engine(sizes, device, graphs=graphs, dtype="float32", max_num_seqs=NUM_REQUESTS)
+    workload = first_requests(nano_vllm_workload(sizes), NUM_REQUESTS, LONGEST_PROMPT, sizes.compared_outputs)
+    for number, request in enumerate(workload.requests):
+        max_tokens = max(1, request.max_tokens - number)
+        params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True, logprobs=2)
+        engine.add_request(str(number), list(request.prompt_token_ids), params)
+    finished: dict[str, CompletionOutput] = {}
+    while engine.has_unfinished_requests():
+        finished |= {output.request_id: output.outputs[0] for output in engine.step() if output.finished}
+    return [finished[str(number)] for number in range(len(workload.requests))]
