@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
             console.print(f"Not shown. A hint: minipaged hint {exercise.number}")
             return EXIT_NOT_SHOWN
     path = folders.solution_file(chapter)
-    source = stubs.without_markers(path.read_text(encoding="utf-8"))
+    source = stubs.without_markers(folders.solution_text(chapter))
     for name in exercise.names:
         print_source(console, stubs.text_of(source, name))
         console.print()

@@ -60,11 +60,14 @@ class WatchedModule(ModuleType):
     """
 
     last_call: Call | None
+    called: set[str]
+    """The names of the functions and methods that were called."""
 
     def __init__(self, module: ModuleType, names: Collection[str]) -> None:
         super().__init__(module.__name__, module.__doc__)
         self.__dict__.update(module.__dict__)
         self.last_call = None
+        self.called = set()
         self._is_inside = False  # of a call that is noted
         self._made: dict[int, tuple[object, Made]] = {}  # holds the objects, so that no id comes twice
         for name in {name.partition(".")[0] for name in names}:
@@ -78,6 +81,7 @@ class WatchedModule(ModuleType):
     def forget(self) -> None:
         """Nothing was called yet."""
         self.last_call, self._is_inside = None, False
+        self.called = set()
         self._made.clear()
 
     def _watched(self, function: Callable[..., object], name: str) -> Callable[..., object]:
@@ -94,6 +98,7 @@ class WatchedModule(ModuleType):
     @contextmanager
     def _noted(self, call: Call) -> Iterator[Call]:
         self.last_call, self._is_inside = call, True
+        self.called.add(call.name)
         try:
             yield call
         finally:

@@ -44,7 +44,7 @@ class Chapter:
 
     Attributes:
         number: 1 to 8.
-        slug: names its files: `ch01_{slug}.py`, `{slug}.md`, `test_{slug}.py`.
+        slug: names its files: `ch01_{slug}.py`, `{slug}.md`.
         title: as in the chapter's heading.
         minutes: how long it takes.
         exercises: in the order in which they are solved.
@@ -67,7 +67,7 @@ class Chapter:
         return f"{self.number:02}"
 
     def exercise_of(self, name: str) -> Exercise | None:
-        """The exercise in which the reader writes the function or class of that name."""
+        """The exercise in which the reader writes the function, class or method of that name."""
         for exercise in self.exercises:
             if any(name in (each, each.partition(".")[0]) for each in exercise.names):
                 return exercise

@@ -34,7 +34,7 @@ def run_tests(
     Args:
         chapters: at least one.
         impl: as for `implementation`.
-        exercise: only the tests of this one.
+        exercise: only the tests of this one, and of those before it that its functions call.
         warm: whether more runs will come, so that a process is kept for them: see `warm.py`.
 
     Raises:
@@ -45,7 +45,7 @@ def run_tests(
     with tempfile.TemporaryDirectory() as temporary:
         results = Path(temporary) / "results.jsonl"
         arguments = ["-q", "-p", "no:cacheprovider", "--impl", impl, "--chapter-results", str(results)]
-        arguments += [] if exercise is None else ["--exercise", exercise]
+        arguments += [] if exercise is None else ["--exercise", exercise, "--with-needed"]
         arguments += [str(folders.chapter_folder(chapter)) for chapter in chapters]
         code, said = _pytest(arguments, Path(temporary) / "output.txt", warm=warm)
         if code not in _RAN or not results.is_file():
@@ -85,8 +85,11 @@ def check_numbered(number: str, impl: str | None = None, *, warm: bool = False) 
     digest = digest_of(chapter)
     results = run_tests([chapter], chosen, exercise, warm=warm)
     if chosen == "mine":
-        _remember(chapter, results, exercise, digest)
-    return CheckReport(chapter, chosen, tuple(by_exercise(chapter, results)))
+        own = results if exercise is None else [each for each in results if each.exercise == exercise]
+        _remember(chapter, own, exercise, digest)
+    grouped = by_exercise(chapter, results)
+    shown = [each for each in grouped if exercise in (None, each.exercise and each.exercise.number)]
+    return CheckReport(chapter, chosen, tuple(shown))
 
 
 def _remember(chapter: Chapter, results: list[TestResult], exercise: str | None, digest: str) -> None:

@@ -103,6 +103,17 @@ def show(value: object) -> str:
     return text if len(text) <= 600 else f"{text[:600]}…"
 
 
+def kind_of(value: object) -> str:
+    """What a value is, for an answer of the wrong kind: an array with its dtype, a tuple with its length."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None:
+        is_numpy = type(value).__module__ == "numpy"
+        return f"a {'NumPy array' if is_numpy else 'tensor'} of {str(dtype).removeprefix('torch.')}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    return "None" if value is None else f"{type(value).__name__}: {show(value)}"
+
+
 def _kind(value: object) -> str:
     """What `==` does not see: whether numbers are whole, and whether a row of them is a list."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):

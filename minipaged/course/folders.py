@@ -42,6 +42,26 @@ def solution_file(chapter: Chapter) -> Path:
     return root() / "solutions" / f"{chapter.stem}.py"
 
 
+def solution_text(chapter: Chapter) -> str:
+    """What is in the solution file.
+
+    Raises:
+        CourseError: this copy of the repository has no solutions.
+    """
+    path = solution_file(chapter)
+    if not path.is_file():
+        raise no_solutions(chapter)
+    return path.read_text(encoding="utf-8")
+
+
+def no_solutions(chapter: Chapter) -> CourseError:
+    """The error of what needs them: checks do not, so a reader may take the folder away."""
+    path = shown(solution_file(chapter))
+    return CourseError(
+        f"there is no {path} in this copy of the repository: get it back with `git checkout {path}`"
+    )
+
+
 def chapter_folder(chapter: Chapter) -> Path:
     return root() / "chapters" / chapter.folder
 

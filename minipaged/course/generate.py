@@ -26,7 +26,7 @@ KINDS = ("stubs", "interview", "notebooks")
 
 def stub_of(chapter: Chapter) -> str:
     """The text that the exercise file begins with."""
-    return make_stub(folders.solution_file(chapter).read_text(encoding="utf-8"))
+    return make_stub(folders.solution_text(chapter))
 
 
 def out_of_step(chapter: Chapter, kinds: Sequence[str] = KINDS) -> list[str]:

@@ -93,6 +93,8 @@ def implementation(chapter: Chapter, name: str) -> Implementation:
         path = folders.solution_file(chapter)
     else:
         path = Path(name).resolve() / f"{chapter.stem}.py"
+    if name == "solutions" and not path.is_file():
+        raise folders.no_solutions(chapter)
     if not path.is_file():
         raise CourseError(
             f"there is no {folders.shown(path)}: --impl takes {', '.join(IMPLEMENTATIONS)}, or a folder "

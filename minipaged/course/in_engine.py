@@ -70,7 +70,10 @@ def run_in_engine(
                     finished[output.request_id] = output
             after_step(engine)
     except InvariantError as error:
-        raise Wrong(case=_ran(resolved), got=str(error), rule="the engine checks itself") from error
+        held = "every invariant of the engine holds after each step"
+        raise Wrong(
+            case=_ran(resolved), expected=held, got=str(error), rule="the engine checks itself"
+        ) from error
     oracle = llama_of(loaded)
     for number in range(len(prompts)):
         _expect_greedy(oracle, finished[str(number)], resolved)

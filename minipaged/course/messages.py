@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
-import traceback
 from pathlib import Path
 
 from minipaged.course import folders, raised
+from minipaged.course.blame import raised_inside
 from minipaged.course.calls import Call
 from minipaged.course.chapter import Chapter, Exercise
 from minipaged.course.expect import Wrong, show
 from minipaged.course.implementation import Implementation, implementation
 from minipaged.course.not_yet import NotYet
+from minipaged.errors import CourseError
 
 _LABEL_WIDTH = 10
 _WIDTH = 66  # with the label before it, a terminal of 80 columns
@@ -20,13 +20,21 @@ _SMALLEST = ("Falsifying example:", "Failing test case:")  # older and newer ver
 _AS_IT_IS = ("state", "printed", "at")
 
 
-def todo_line(exercise: Exercise, code: Implementation, missing: NotYet) -> str:
-    """One line for an exercise that nobody has written, or that waits for another one."""
+def todo_line(
+    exercise: Exercise, code: Implementation, missing: NotYet, waiting: tuple[str, ...] = ()
+) -> str:
+    """One line for an exercise that nobody has written, or of which a test waits for another one.
+
+    Args:
+        exercise: that is to do.
+        code: that is checked.
+        missing: what was met.
+        waiting: the functions that the test is about, of `to_blame`.
+    """
     if missing.exercise != exercise.number:
-        return (
-            f"todo  {exercise.number} {exercise.name}: waits for {missing.exercise}, {missing.name}, "
-            "which its tests call"
-        )
+        names = ", ".join(waiting or exercise.names)
+        calls = "which it calls" if raised_inside(exercise, code, missing) else "which its tests call"
+        return f"todo  {exercise.number} {names}: waits for {missing.exercise}, {missing.name}, {calls}"
     names = code.unwritten(exercise) or (missing.name,)
     return (
         f"todo  {exercise.number} {', '.join(names)} ({code.where(exercise, names[0])}): read "
@@ -44,18 +52,26 @@ def wrong_text(
     code: Implementation,
     test: str,
     error: BaseException,
+    *,
+    blamed: tuple[str, ...] = (),
     printed: str = "",
     call: Call | None = None,
 ) -> str:
     """Some lines for a test that failed: the case, expected, got, rule, state, smallest, next.
 
     Args:
+        exercise: whose test it is; `None` for the test in the engine.
+        code: that was checked.
+        test: the test's name.
+        error: why it failed.
+        blamed: which of the exercise's functions failed, of `to_blame`; without any, all of them.
+        printed: what the code has printed.
         call: the last one that the test made, if it made any: the case of code that raises.
     """
     if exercise is None:
         heading = f"wrong  chapter {code.chapter.number}, your code in the engine"
     else:
-        names = _to_blame(exercise, code, error, call)
+        names = blamed or exercise.names
         # Of several, the line of one would point to the wrong place as often as to the right one.
         where = code.where(exercise, names[0]) if len(names) == 1 else folders.shown(code.path)
         heading = f"wrong  {exercise.number} {', '.join(names)} ({where})"
@@ -79,8 +95,11 @@ def wrong_text(
 
 def _of_a_call(call: Call, code: Implementation, error: BaseException) -> list[str]:
     """It raised; or the test did, which could not go on with what was returned."""
-    solution = implementation(code.chapter, "solutions").load()
-    lines = _field("case", raised.case_of(call)) + _field("expected", raised.expected_of(call, solution))
+    try:
+        expected = raised.expected_of(call, implementation(code.chapter, "solutions").load())
+    except CourseError:  # a copy of the repository without the solutions
+        expected = ""
+    lines = _field("case", raised.case_of(call)) + _field("expected", expected)
     said = raised.one_line(error)
     if call.has_returned:
         lines += _field("got", show(call.result))
@@ -97,7 +116,7 @@ def _in_the_engine(code: Implementation, error: BaseException) -> list[str]:
     """It raised where no test called it: in the engine, or when the file was imported."""
     lines = _field("raised", raised.one_line(error)) + _field("at", raised.place_of(error, code, None))
     frame = raised.call_in_engine(error, code)
-    exercise = None if frame is None else code.chapter.exercise_of(frame.f_code.co_name)
+    exercise = None if frame is None else code.chapter.exercise_of(frame.f_code.co_qualname)
     if frame is None or exercise is None:
         return lines
     small = f"minipaged check {exercise.number} has smaller cases; make those pass first"
@@ -119,33 +138,6 @@ def _field(label: str, text: str) -> list[str]:
 
 def _to_read(code: Implementation) -> str:
     return folders.shown(folders.notebook_file(code.chapter))
-
-
-def _to_blame(
-    exercise: Exercise, code: Implementation, error: BaseException, call: Call | None
-) -> tuple[str, ...]:
-    """Which functions of an exercise failed: the one that raised; else those that the case names;
-    else the one that was called last; else those that the test calls; else all of them."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    for frame in reversed(frames):
-        if frame.f_code.co_filename == str(code.path) and frame.f_code.co_qualname in exercise.names:
-            return (frame.f_code.co_qualname,)
-    if isinstance(error, Wrong):
-        words = set(re.findall(r"\w+", error.case))
-        if named := _among(exercise, words):
-            return named
-    elif call is not None and call.name in exercise.names:
-        return (call.name,)
-    tests = str(folders.chapter_folder(code.chapter))
-    called = {name for f in frames if f.f_code.co_filename.startswith(tests) for name in f.f_code.co_names}
-    return _among(exercise, called) or exercise.names
-
-
-def _among(exercise: Exercise, words: set[str]) -> tuple[str, ...]:
-    """Those of an exercise's names that are among these words. A class is named by making an object,
-    which every case of its methods does: it counts where nothing else is named."""
-    named = tuple(name for name in exercise.names if name.rpartition(".")[2] in words)
-    return named or tuple(name for name in exercise.names if name.partition(".")[0] in words)
 
 
 def _smallest(error: BaseException) -> str:

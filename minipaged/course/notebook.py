@@ -14,6 +14,7 @@ from minipaged.course.checks import check_numbered, default_impl
 from minipaged.course.implementation import Implementation, implementation
 from minipaged.course.report_view import CheckReport
 from minipaged.course.seams import ResolvedParts, resolve
+from minipaged.errors import CourseError
 
 
 class Code:
@@ -37,6 +38,13 @@ class Code:
             if self._module is None:
                 self._module = self._source.load()
             return getattr(self._module, name)
+        if self._solution is None:
+            try:
+                self._solution = implementation(self._chapter, "solutions").load()
+            except CourseError as error:
+                raise CourseError(
+                    f"exercise {exercise.number}, {exercise.name}, is not written yet, and {error}"
+                ) from None
         if exercise.number not in self._said:
             self._said.add(exercise.number)
             Console(markup=False, highlight=False).print(
@@ -44,8 +52,6 @@ class Code:
                 "solution's. Run this cell again when yours is there.",
                 style="yellow",
             )
-        if self._solution is None:
-            self._solution = implementation(self._chapter, "solutions").load()
         return getattr(self._solution, name)
 
 
@@ -72,7 +78,7 @@ def bug(chapter: int, name: str) -> ModuleType:
     """The chapter's functions, solved, with one bug in them.
 
     Raises:
-        CourseError: the chapter has no bug of that name.
+        CourseError: the chapter has no bug of that name, or the solutions are not there.
     """
     return zoo.load_mutant(registry.chapter(chapter), name)
 

@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 
 from minipaged.course import registry
+from minipaged.course.blame import needed, to_blame
 from minipaged.course.calls import WatchedModule
 from minipaged.course.chapter import Chapter, Exercise
 from minipaged.course.folders import root
@@ -47,6 +48,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="whose code is checked (default: MINIPAGED_IMPL, or mine)",
     )
     group.addoption("--exercise", metavar="N.M", help="only the tests of this exercise")
+    group.addoption(
+        "--with-needed",
+        action="store_true",
+        help="with --exercise: also the tests of earlier ones that its functions call",
+    )
     group.addoption("--chapter-report", action="store_true", help="end with a table of the exercises")
     group.addoption("--chapter-results", type=Path, metavar="FILE", help="write the results, as JSON lines")
     group.addoption(
@@ -59,7 +65,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "exercise(number): the test belongs to this exercise")
+    config.addinivalue_line(
+        "markers",
+        "exercise(number, *names): the test belongs to this exercise, and is about these of its functions",
+    )
     config.addinivalue_line("markers", "in_engine: the chapter's code in the real engine")
     hypothesis.settings.load_profile("course")
     if not hasattr(config, "workerinput"):  # with pytest-xdist: in the process that reports
@@ -72,8 +81,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in ours:
         _place_of(item)  # fails early, if a test belongs to nothing
     if wanted is not None:
-        registry.exercise(wanted)
-        out = [item for item in ours if _number_of(item) != wanted]
+        kept = {wanted}
+        exercise = registry.exercise(wanted)
+        if config.getoption("--with-needed"):
+            source = implementation(registry.chapter(exercise.chapter), _impl(config))
+            for name in needed(exercise, source):
+                earlier = source.chapter.exercise_of(name)
+                kept |= set() if earlier is None else {earlier.number}
+        out = [item for item in ours if _number_of(item) not in kept]
         items[:] = [item for item in items if item not in out]
         config.hook.pytest_deselected(items=out)
 
@@ -145,6 +160,16 @@ def _result(
     report: pytest.TestReport,
 ) -> TestResult:
     source = implementation(chapter, _impl(item.config))
+    watched = _watched_by(item)
+    call = None if watched is None else watched.last_call
+    found = getattr(item, "funcargs", {}).get("resolved")
+    blamed: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    if exercise is not None and error is not None:
+        blamed = to_blame(exercise, source, error, call, _about(item))
+        needs = needed(exercise, source, () if watched is None else watched.called)
+    elif isinstance(found, ResolvedParts):
+        needs = tuple(name for number in found.written for name in registry.exercise(number).names)
     if error is None:
         state, text = "pass", ""
     elif isinstance(error, NotYet):
@@ -152,12 +177,12 @@ def _result(
         if exercise is None:
             text = todo_engine_line(chapter, [seam.exercise for seam in seams(chapter)])
         else:
-            text = todo_line(exercise, source, error)
+            text = todo_line(exercise, source, error, blamed)
     else:
-        watched = _watched_by(item)
-        call = None if watched is None else watched.last_call
-        state, text = "wrong", wrong_text(exercise, source, item.name, error, report.capstdout, call)
-    found = getattr(item, "funcargs", {}).get("resolved")
+        state = "wrong"
+        text = wrong_text(
+            exercise, source, item.name, error, blamed=blamed, printed=report.capstdout, call=call
+        )
     return TestResult(
         chapter=chapter.number,
         exercise=exercise.number if exercise is not None else "",
@@ -166,6 +191,8 @@ def _result(
         state=state,
         text=text,
         parts=tuple(found.table()) if isinstance(found, ResolvedParts) else (),
+        blamed=blamed,
+        needs=needs,
     )
 
 
@@ -183,19 +210,29 @@ def _number_of(item: pytest.Item) -> str | None:
     return None if marker is None else marker.args[0]
 
 
+def _about(item: pytest.Item) -> tuple[str, ...]:
+    """The functions that the test's marker names."""
+    marker = item.get_closest_marker("exercise")
+    return () if marker is None else marker.args[1:]
+
+
 def _place_of(item: pytest.Item) -> tuple[Chapter, Exercise | None]:
     """The chapter of a test, and its exercise; `None` for the test in the engine.
 
     Raises:
-        UsageError: it has neither marker, or names an exercise that there is not.
+        UsageError: it has neither marker, or names an exercise or a function that there is not.
     """
     chapter, number = _chapter_of(item.path), _number_of(item)
     if number is None and item.get_closest_marker("in_engine") is None:
         raise pytest.UsageError(f"{item.nodeid}: mark it with its exercise, or as in_engine")
     try:
-        return chapter, None if number is None else registry.exercise(number)
+        exercise = None if number is None else registry.exercise(number)
     except CourseError as error:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+    others = set(_about(item)) - set(exercise.names if exercise else ())
+    if others:
+        raise pytest.UsageError(f"{item.nodeid}: {number} has no {', '.join(sorted(others))}")
+    return chapter, exercise
 
 
 __all__ = [

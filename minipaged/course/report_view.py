@@ -90,6 +90,8 @@ def parts_table(rows: Sequence[PartRow]) -> Table:
         whose = _WHOSE.get(row.whose, row.whose)
         if row.whose == "incomplete":
             whose = f"{_WHOSE['engine']}: {row.exercise} is not complete"
+        elif row.remark:
+            whose = f"{whose}: {row.remark}"
         table.add_row(row.part, row.exercise, whose, calls)
     return table
 

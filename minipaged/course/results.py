@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,12 +21,14 @@ class PartRow:
         whose: `"mine"`, `"solutions"`, `"engine"` or a folder; `"incomplete"` where the engine's own
             code ran because only some functions of the exercise are written.
         num_calls: `None` where the engine's own code ran, which is not counted.
+        remark: how the part was made of the exercise, if it is not that function itself.
     """
 
     part: str
     exercise: str
     whose: str
     num_calls: int | None
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class TestResult:
         line: where it is in its file, for the order.
         text: for *todo* one line, for *wrong* several; empty for *pass*.
         parts: whose code ran in the engine, if this is that test.
+        blamed: the functions of the exercise that failed.
+        needs: functions and classes of earlier exercises that it called; of the test in the engine, those
+            that it ran with.
     """
 
     __test__ = False  # for pytest, which collects by the name
@@ -51,6 +56,8 @@ class TestResult:
     state: State
     text: str
     parts: tuple[PartRow, ...] = ()
+    blamed: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -58,7 +65,9 @@ class TestResult:
     @classmethod
     def from_json(cls, text: str) -> TestResult:
         values = json.loads(text)
-        return cls(**(values | {"parts": tuple(PartRow(**row) for row in values["parts"])}))
+        rows = tuple(PartRow(**row) for row in values["parts"])
+        names = {key: tuple(values[key]) for key in ("blamed", "needs")}
+        return cls(**(values | names | {"parts": rows}))
 
 
 @dataclass(frozen=True)
@@ -68,10 +77,12 @@ class ExerciseResult:
     Attributes:
         exercise: `None` for the test in the engine.
         tests: its tests, in the order of their file.
+        begin_with: what does not pass of an earlier exercise, on which this one stands, in words.
     """
 
     exercise: Exercise | None
     tests: tuple[TestResult, ...]
+    begin_with: str = ""
 
     @property
     def state(self) -> State:
@@ -95,12 +106,22 @@ class ExerciseResult:
     @property
     def texts(self) -> list[str]:
         """What to show: each line of *todo* once; the first test that is *wrong* in full, the others
-        by name."""
+        as a number."""
         wrong = [test for test in self.tests if test.state == "wrong"]
         if wrong:
-            others = ", ".join(dict.fromkeys(test.test for test in wrong[1:]))
-            return [wrong[0].text + (f"\n  also wrong {others}" if others else "")]
+            heading, *lines = wrong[0].text.splitlines()
+            first = [f"  first     {self.begin_with}"] if self.begin_with else []
+            return ["\n".join([heading, *first, *lines, *_also_wrong(wrong)])]
         return list(dict.fromkeys(test.text for test in self.tests if test.state == "todo"))
+
+
+def _also_wrong(wrong: Sequence[TestResult]) -> list[str]:
+    """How many tests behind the first one are wrong, and the name of one; without its parameters."""
+    names = [test.test.partition("[")[0] for test in wrong]
+    if len(names) < 2:
+        return []
+    other = next((name for name in names if name != names[0]), names[0])
+    return [f"  also wrong {other}" if len(names) == 2 else f"  also wrong {len(names) - 1} more, as {other}"]
 
 
 def by_exercise(chapter: Chapter, results: Iterable[TestResult]) -> list[ExerciseResult]:
@@ -111,7 +132,27 @@ def by_exercise(chapter: Chapter, results: Iterable[TestResult]) -> list[Exercis
         for each in chapter.exercises
     ]
     grouped.append(ExerciseResult(None, tuple(r for r in ours if not r.exercise)))
-    return [each for each in grouped if each.tests]
+    return [replace(each, begin_with=_begin_with(each, grouped)) for each in grouped if each.tests]
+
+
+def _begin_with(result: ExerciseResult, grouped: Sequence[ExerciseResult]) -> str:
+    """Of the first exercise before a wrong one: the functions that it needs and that do not pass."""
+    needs = {name for test in result.tests if test.state == "wrong" for name in test.needs}
+    for each in grouped:
+        if each.exercise == result.exercise or each.exercise is None:
+            break
+        names = [name for name in each.exercise.names if name in needs or name.partition(".")[0] in needs]
+        broken = [f"`{name}`" for name in names if name in _broken(each.tests)]
+        if broken:
+            number, do = each.exercise.number, "does" if len(broken) == 1 else "do"
+            return f"{', '.join(broken)} ({number}) {do} not pass: begin there"
+    return ""
+
+
+def _broken(tests: Iterable[TestResult]) -> set[str]:
+    """The functions that a wrong test is about alone; without such a test, those that any is about."""
+    blamed = [test.blamed for test in tests if test.state == "wrong"]
+    return {names[0] for names in blamed if len(names) == 1} or {name for names in blamed for name in names}
 
 
 def read_results(path: Path) -> list[TestResult]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
@@ -37,11 +37,13 @@ class Seam:
         part: the field of `Parts` that it fills.
         adapt: makes the part from the chapter's module. Often `lambda code: code.slot_mapping`; an
             adapter where the exercise is simpler than the engine's interface.
+        remark: how the part is made, where a reader would not expect this exercise to fill it.
     """
 
     exercise: str
     part: str
     adapt: Callable[[ModuleType], Callable[..., object]]
+    remark: str = ""
 
 
 class CountedCalls(Generic[P, R]):
@@ -64,11 +66,14 @@ class ResolvedParts:
     Attributes:
         parts: for `EngineConfig(parts=…)`.
         whose: for each part that an exercise can fill: the exercise, and whose code fills it.
+        counters: the calls of each part that is an exercise's.
+        remarks: how some parts are made of their exercise.
     """
 
     parts: Parts
     whose: tuple[tuple[str, str, str], ...]
     counters: dict[str, CountedCalls[..., object]] = field(default_factory=dict)
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -83,12 +88,15 @@ class ResolvedParts:
             replace(self.parts, **own),
             tuple(row for row in self.whose if row[0] not in unused),
             {part: counter for part, counter in self.counters.items() if part not in unused},
+            self.remarks,
         )
 
     def table(self) -> list[PartRow]:
         """Which code ran, and how often."""
         return [
-            PartRow(part, exercise, whose, self.counters[part].num_calls if part in self.counters else None)
+            PartRow(part, exercise, whose, self.counters[part].num_calls, self.remarks.get(part, ""))
+            if part in self.counters
+            else PartRow(part, exercise, whose, None)
             for part, exercise, whose in self.whose
         ]
 
@@ -107,6 +115,7 @@ def resolve(implementations: Iterable[Implementation]) -> ResolvedParts:
     """
     counters: dict[str, CountedCalls[..., object]] = {}
     whose: dict[str, tuple[str, str, str]] = {}
+    remarks: dict[str, str] = {}
     for each in implementations:
         wanted = seams(each.chapter)
         written = each.written()
@@ -115,6 +124,7 @@ def resolve(implementations: Iterable[Implementation]) -> ResolvedParts:
             if code is not None and seam.exercise in written:
                 counters[seam.part] = CountedCalls(seam.adapt(code))
                 whose[seam.part] = (seam.part, seam.exercise, each.name)
+                remarks[seam.part] = seam.remark
             else:
                 begun = each.has_begun(registry.exercise(seam.exercise))
                 own = "incomplete" if begun else "engine"
@@ -123,4 +133,4 @@ def resolve(implementations: Iterable[Implementation]) -> ResolvedParts:
         raise NotYet("", "in the engine")
     from minipaged.parts import Parts  # imports torch, which takes seconds
 
-    return ResolvedParts(Parts(**counters), tuple(whose.values()), counters)  # pyright: ignore[reportArgumentType]
+    return ResolvedParts(Parts(**counters), tuple(whose.values()), counters, remarks)  # pyright: ignore[reportArgumentType]

@@ -24,6 +24,7 @@ from minipaged.errors import CourseError
 _BEGIN = re.compile(r"( *)### BEGIN SOLUTION(?: ([1-9]\.[1-9][0-9]?))?")
 _END = re.compile(r" *### END SOLUTION")
 _IMPORT = "from minipaged.course import NotYet"
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,30 @@ def text_of(source: str, name: str) -> str:
     raise CourseError(f"there is no {name} in this file")
 
 
-_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+def names_behind(source: str, names: Collection[str]) -> frozenset[str]:
+    """The functions and classes of a file that these use, directly or through others, and these.
+
+    Raises:
+        SyntaxError: the file is not Python.
+    """
+    defined = {node.name: node for node in ast.parse(source).body if isinstance(node, _Definition)}
+    found: set[str] = set()
+    to_visit = [name.partition(".")[0] for name in names]
+    while to_visit:
+        name = to_visit.pop()
+        if name in defined and name not in found:
+            found.add(name)
+            to_visit += _used(defined[name])
+    return frozenset(found)
+
+
+def _used(definition: _Definition) -> set[str]:
+    """The names that a function or class reads and does not bind itself; those of annotations left out."""
+    inside = [node for statement in definition.body for node in ast.walk(statement)]
+    names = [node for node in inside if isinstance(node, ast.Name)]
+    bound = {node.arg for node in ast.walk(definition) if isinstance(node, ast.arg)}
+    bound |= {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    return {node.id for node in names} - bound
 
 
 def _definitions(tree: ast.Module) -> list[tuple[str, _Definition]]:

@@ -65,9 +65,7 @@ def mutate(source: str, mutant: Mutant) -> str:
 def write_mutant(chapter: Chapter, mutant: Mutant, folder: Path) -> Path:
     """Write the exercise file with the bug into a folder, for `--impl FOLDER`."""
     path = folder / f"{chapter.stem}.py"
-    path.write_text(
-        mutate(folders.solution_file(chapter).read_text(encoding="utf-8"), mutant), encoding="utf-8"
-    )
+    path.write_text(mutate(folders.solution_text(chapter), mutant), encoding="utf-8")
     return path
 
 
@@ -75,7 +73,7 @@ def load_mutant(chapter: Chapter, name: str) -> ModuleType:
     """The chapter's module with one bug in it.
 
     Raises:
-        CourseError: there is no mutant of that name.
+        CourseError: there is no mutant of that name, or there are no solutions to put it into.
     """
     for mutant in mutants(chapter):
         if mutant.name == name:

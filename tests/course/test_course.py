@@ -101,6 +101,20 @@ def test_a_bug_can_be_loaded() -> None:
         notebook.bug(1, "nonsense")
 
 
+def test_what_needs_the_solutions_says_that_they_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MINIPAGED_IMPL", _folder(tmp_path, "1.1"))
+    monkeypatch.setattr(folders, "solution_file", lambda chapter: tmp_path / "none.py")
+    with pytest.raises(CourseError, match=r"no .*none\.py in this copy of the repository"):
+        notebook.bug(1, "forgets_the_values")
+    mine = notebook.code(1)
+    assert mine.bytes_per_token(1, 1, 1, 1) == 2  # pyright: ignore[reportCallIssue]
+    with pytest.raises(CourseError, match=r"1\.2, num_blocks_that_fit, is not written yet, and there is no"):
+        _ = mine.num_blocks_that_fit
+    assert capsys.readouterr().out == ""
+
+
 # Whose code
 
 
@@ -152,6 +166,16 @@ def test_an_exercise_that_is_half_written_is_said_to_be_incomplete(tmp_path: Pat
     resolved = seams.resolve([implementation(CHAPTER, str(tmp_path))])
     assert resolved.table()[1] == PartRow("num_blocks_that_fit", "1.2", "incomplete", None)
     assert "1.2 is not complete" in as_text(parts_table(resolved.table()), 80)
+
+
+def test_the_table_says_how_a_part_was_made_of_another_exercise(tmp_path: Path) -> None:
+    chapter = registry.chapter(3)
+    stub = stubs.make_stub(folders.solution_text(chapter), {"3.1"})
+    (tmp_path / f"{chapter.stem}.py").write_text(stub, encoding="utf-8")
+    resolved = seams.resolve([implementation(chapter, str(tmp_path))])
+    row = next(row for row in resolved.table() if row.part == "slot_mapping")
+    assert row.exercise == "3.1"
+    assert "slot_of, once for each position" in as_text(parts_table([row]), 300)
 
 
 def test_nothing_written_is_no_parts(tmp_path: Path) -> None:
@@ -209,9 +233,35 @@ def test_only_the_first_wrong_test_is_shown_in_full() -> None:
     grouped = by_exercise(CHAPTER, results)
     assert [each.exercise for each in grouped] == [CHAPTER.exercises[0], None]
     (text,) = grouped[0].texts
-    assert text.startswith("first")
-    assert "test_2" in text
-    assert "second" not in text
+    assert text == "first\n  also wrong test_2"
+    more = [TestResult(1, "1.1", f"test_other[{i}]", 3, "wrong", "third") for i in range(20)]
+    (text,) = by_exercise(CHAPTER, [*results, *more])[0].texts
+    assert text == "first\n  also wrong 21 more, as test_2"
+
+
+@pytest.mark.parametrize(
+    ("blamed", "expected"),
+    [
+        ([("max_model_len_that_fits",)], "`max_model_len_that_fits` (1.2) does not pass: begin there"),
+        # Each fails a test of its own.
+        (
+            [("max_model_len_that_fits",), ("num_blocks_that_fit",)],
+            "`num_blocks_that_fit`, `max_model_len_that_fits` (1.2) do not pass: begin there",
+        ),
+        # A test of both fails, and one of the other alone: so it is the other.
+        ([("num_blocks_that_fit", "max_model_len_that_fits"), ("num_blocks_that_fit",)], None),
+        ([], None),
+    ],
+)
+def test_an_exercise_that_stands_on_a_wrong_one_says_so(
+    blamed: list[tuple[str, ...]], expected: str | None
+) -> None:
+    said = expected or "max_model_len_that_fits"
+    needs = tuple(name for name in registry.exercise("1.2").names if name in said)
+    results = [TestResult(1, "1.2", f"t{i}", i, "wrong", "x", (), names) for i, names in enumerate(blamed)]
+    results.append(TestResult(1, "1.3", "t", 9, "wrong", "heading\n  case", (), (), needs))
+    (text,) = by_exercise(CHAPTER, results)[-1].texts
+    assert text == ("heading\n  case" if expected is None else f"heading\n  first     {expected}\n  case")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +301,8 @@ def _states(chapter: Chapter, passing: list[str]) -> list[ExerciseResult]:
 
 
 def test_results_survive_json() -> None:
-    result = TestResult(1, "1.1", "t", 3, "wrong", "a\nb", (PartRow("p", "1.1", "mine", 3),))
+    rows = (PartRow("p", "1.1", "mine", 3, "a remark"),)
+    result = TestResult(1, "1.1", "t", 3, "wrong", "a\nb", rows, ("f",), ("g", "h"))
     assert TestResult.from_json(result.to_json()) == result
     assert "\n" not in result.to_json()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -99,6 +101,23 @@ def _field(text: str, label: str) -> str:
     """The first line of a field of a message; empty if it has none."""
     begin = f"  {label:<10}"
     return next((line.removeprefix(begin) for line in text.splitlines() if line.startswith(begin)), "")
+
+
+@each_chapter
+def test_the_tests_of_an_exercise_are_in_one_file_and_say_what_is_expected(chapter: Chapter) -> None:
+    homes: dict[str, set[str]] = {}
+    for path in folders.chapter_folder(chapter).glob("test_*.py"):
+        text = path.read_text(encoding="utf-8")
+        for number in re.findall(r'mark\.exercise\("([^"]+)"', text):
+            homes.setdefault(number, set()).add(path.name)
+        calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+        for call in calls:
+            words = {keyword.arg for keyword in call.keywords}
+            assert "got" not in words or "expected" in words, (path.name, call.lineno)
+    assert homes.keys() == {exercise.number for exercise in chapter.exercises}
+    for number, names in homes.items():
+        (name,) = names
+        assert name.startswith(f"test_{number.replace('.', '_')}_")
 
 
 @each_chapter

@@ -80,7 +80,8 @@ def _free_queue(code: ModuleType) -> Callable[[int], FreeListAsQueue]:
 
 
 SEAMS = (
-    Seam("3.1", "slot_mapping", _slots_one_by_one),  # until there is something better: 3.2
+    # Until there is something better, in 3.2.
+    Seam("3.1", "slot_mapping", _slots_one_by_one, "slot_of, once for each position, until 3.2 is written"),
     Seam("3.2", "slot_mapping", lambda code: code.slot_mapping),
     Seam("3.3", "free_queue", _free_queue),
     Seam("3.4", "write_kv", lambda code: code.write_kv),

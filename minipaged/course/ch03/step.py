@@ -106,3 +106,8 @@ def make_step(
     )
     query = torch.randn(starts[-1], num_heads, head_dim, generator=torch_random)
     return Step(query, kv_layer, metadata, head_dim**-0.5, keys, values, tables)
+
+
+def shape_of(tensor: object) -> tuple[int, ...]:
+    """The shape of a tensor; empty for whatever is none."""
+    return tuple(tensor.shape) if isinstance(tensor, Tensor) else ()

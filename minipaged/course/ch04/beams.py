@@ -47,7 +47,10 @@ def expect_beams(resolved: ResolvedParts, params: BeamSearchParams) -> None:
             found += engine.step()
             engine.check_invariants()
     except InvariantError as error:
-        raise Wrong(case=_case(params), got=str(error), rule="the engine checks itself") from error
+        held = "every invariant of the engine holds after each step"
+        raise Wrong(
+            case=_case(params), expected=held, got=str(error), rule="the engine checks itself"
+        ) from error
     expected = _beams_of(llama_of(loaded), found[-1].prompt_token_ids, params)
     got = [(each.score or 0.0, each.token_ids) for each in found[-1].outputs]
     for rank, ((score, tokens), (best_score, best_tokens)) in enumerate(zip(got, expected, strict=True)):

@@ -1,0 +1,75 @@
+"""Checks of exercise 1.2: blocks and tokens that fit into a device."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minipaged.course.expect import expect, expect_equal
+
+GIB = 2**30
+
+
+@pytest.mark.exercise("1.2")
+def test_the_paper_s_13b_row(code: ModuleType) -> None:
+    block = 819_200 * 16
+    got = code.num_blocks_that_fit(12 * GIB, 1.0, 0, 0, block)
+    null_block = "the null block takes memory like any other: it counts here, and is not subtracted"
+    expect_equal(
+        got,
+        983,
+        case=f"num_blocks_that_fit(12 * 2**30, 1.0, 0, 0, {block}): blocks of 16 tokens of OPT-13B",
+        rule=null_block if got == 982 else "a block that fits only in part does not fit",
+    )
+
+
+@pytest.mark.exercise("1.2")
+def test_weights_and_activations_come_off_what_the_engine_may_take(code: ModuleType) -> None:
+    expect_equal(
+        code.num_blocks_that_fit(40 * GIB, 0.9, 20 * GIB, 3 * GIB, GIB),
+        13,
+        case="40 GiB × 0.9 − 20 GiB of weights − 3 GiB of activations, in blocks of 1 GiB",
+        rule="the share counts for all that the engine takes, weights included: 36 − 20 − 3 GiB are left",
+    )
+
+
+@pytest.mark.exercise("1.2")
+def test_nothing_left(code: ModuleType) -> None:
+    expect_equal(
+        code.num_blocks_that_fit(16 * GIB, 0.9, 26 * GIB, GIB, 2**20),
+        0,
+        case="16 GiB of device memory, 26 GiB of weights",
+        rule="less than nothing is no blocks",
+    )
+
+
+@pytest.mark.exercise("1.2")
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**5), st.integers(1, 5000))
+def test_as_many_as_fit_and_no_more(
+    code: ModuleType, memory: int, weights: int, activations: int, half_a_block: int
+) -> None:
+    block = 2 * half_a_block
+    num_blocks = code.num_blocks_that_fit(memory, 1.0, weights, activations, block)
+    rest = memory - weights - activations - num_blocks * block
+    case = f"num_blocks_that_fit({memory}, 1.0, {weights}, {activations}, {block})"
+    fits = num_blocks >= 0 and (num_blocks == 0 or rest >= 0)
+    most = f"{max(0, (memory - weights - activations) // block):,}"
+    expect(fits, case=case, rule="what does not fit is not handed out", expected=most, got=num_blocks)
+    rule = f"another block of {block} bytes would have fitted"
+    expect(rest < block, case=case, rule=rule, expected=most, got=num_blocks)
+
+
+@pytest.mark.exercise("1.2")
+@pytest.mark.parametrize(
+    ("num_blocks", "block_size", "expected"), [(983, 16, 15_712), (2, 16, 16), (1, 16, 0), (0, 16, 0)]
+)
+def test_the_longest_request(code: ModuleType, num_blocks: int, block_size: int, expected: int) -> None:
+    expect_equal(
+        code.max_model_len_that_fits(num_blocks, block_size),
+        expected,
+        case=f"max_model_len_that_fits({num_blocks}, {block_size})",
+        rule="all blocks but the null block, and a length is never negative",
+    )

@@ -1,0 +1,31 @@
+"""Chapter 2 in the engine, with the reader's code."""
+
+from __future__ import annotations
+
+import pytest
+
+from minipaged.config import EngineConfig, EngineOptions
+from minipaged.course.expect import expect_equal
+from minipaged.course.seams import ResolvedParts
+
+
+@pytest.mark.in_engine
+def test_your_regions_in_the_engine(resolved: ResolvedParts) -> None:
+    from minipaged.course.in_engine import run_in_engine
+
+    # Room for one or two requests at a time, so that regions are given back and taken again.
+    for options in (
+        EngineOptions(reserve="oracle", region_allocator="first_fit", num_blocks=28),
+        EngineOptions(reserve="pow2", region_allocator="buddy", num_blocks=32),
+    ):
+        options = EngineOptions(**(options | EngineOptions(block_size=4, batching="continuous")))
+        used = resolved.used_by(EngineConfig.at_stage(2, **options))
+        if not used.written:
+            continue  # only the other allocator is written
+        breakdown = run_in_engine(used, stage=2, **options).memory_breakdown()
+        expect_equal(
+            breakdown.free,
+            breakdown.num_slots,
+            case=f"slots that are free when all requests have ended, with {options.get('region_allocator')}",
+            rule="what was allocated is given back",
+        )
