@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import torch
@@ -19,8 +19,7 @@ from minipaged.kv.cache import KVCache, write_kv
 from minipaged.kv.prefix_hash import PrefixHasher
 from minipaged.kv.sharing import BlockUsage
 from minipaged.kv.size import blocks_needed
-from minipaged.model.loader import LoadedModel
-from minipaged.model.tiny import tiny_decoder
+from minipaged.model.loader import load_model
 from minipaged.output_processor import OutputProcessor
 from minipaged.request import Request
 from minipaged.runner import SequenceResult
@@ -122,8 +121,8 @@ def _measure(pool: Pool, context: int) -> StepCost:
         max_num_seqs=pool.num_requests,
         max_num_batched_tokens=pool.num_requests * (context + pool.block_size),
     )
-    decoder = tiny_decoder(torch.float32, torch.device("cpu"))
-    model = LoadedModel("tiny", decoder.config, decoder, tokenizer=None)
+    loaded = load_model("tiny", dtype=torch.float32, device=torch.device("cpu"))
+    model = replace(loaded, tokenizer=None)
     processors: dict[str, OutputProcessor] = {}
     num_outputs = pool.num_steps + 1
     for number in range(pool.num_requests):

@@ -168,8 +168,7 @@ def models() -> list[Finding]:
         if location is None:
             findings.append(Finding(name, "absent", "not on this machine; fetched when first used"))
         else:
-            where = "" if location.path is None else f": {location.path}"
-            findings.append(Finding(name, "good", f"{location.origin}{where}"))
+            findings.append(Finding(name, "good", f"{location.origin}: {location.path}"))
     return findings
 
 

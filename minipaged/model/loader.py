@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from minipaged.model import folder, tiny
+from minipaged.model import folder
 from minipaged.model.config import ModelConfig
 from minipaged.model.cpu_kernels import cpu_kernels
 from minipaged.model.decoder import Decoder
@@ -63,12 +63,8 @@ def load_model(
     """
     dummy = load_format == "dummy"
     location = locate_or_fetch(name, weights=not dummy, progress=progress)
-    if location.kind == "tiny":
-        decoder, tokenizer = tiny.tiny_decoder(dtype, device), tiny.tiny_tokenizer()
-    else:
-        assert location.path is not None
-        read = _read_gguf if location.kind == "gguf" else _read_folder
-        decoder, tokenizer = read(location.path, dtype, device, dummy, progress)
+    read = _read_gguf if location.kind == "gguf" else _read_folder
+    decoder, tokenizer = read(location.path, dtype, device, dummy, progress)
     if dummy:
         fill_random(decoder.weight_views(), seed)
     if device.type == "cpu":

@@ -28,12 +28,12 @@ class Location:
 
     Attributes:
         kind: how to read it.
-        path: the folder or file; `None` for `tiny`, which needs none.
+        path: the folder or file.
         origin: the same in words, for people.
     """
 
-    kind: Literal["tiny", "folder", "gguf"]
-    path: Path | None
+    kind: Literal["folder", "gguf"]
+    path: Path
     origin: str
 
 
@@ -47,10 +47,8 @@ def locate(name: str, *, weights: bool = True) -> Location | None:
     Returns:
         `None` if the model would have to be fetched, or does not exist.
     """
-    if name == TINY and (TINY_FOLDER / "model.safetensors").is_file():
-        return Location("folder", TINY_FOLDER, "comes with the package")
     if name == TINY:
-        return Location("tiny", None, "comes with the package")
+        return Location("folder", TINY_FOLDER, "comes with the package")
     if name == SMOLLM2:
         if folder := hub.cached(SMOLLM2_HUB_ID, weights=weights):
             return Location("folder", folder, "the hub's cache")

@@ -35,11 +35,7 @@ def shape_of(model: str) -> ModelShape:
     from minipaged.model.locations import locate
 
     location = locate(model, weights=False)
-    if location is not None and location.kind == "tiny":
-        from minipaged.model.tiny import tiny_config
-
-        return shape_from_model_config(tiny_config(), model, "float32")
-    if location is None or location.path is None:
+    if location is None:
         if model.startswith((".", "/", "~")) or Path(model).exists() or model.endswith(".gguf"):
             raise ModelNotFoundError(f"{model} is neither a folder with a config.json nor a .gguf file")
         return shape_from_config(_read_config(model, model, local=not _hub_answers()), model)

@@ -16,6 +16,7 @@ import torch
 from minipaged.cli import health
 from minipaged.cli.health import Finding, Package, State
 from minipaged.cli.main import main
+from minipaged.model.locations import TINY_FOLDER
 
 ROOT = Path(__file__).parents[2]
 
@@ -151,7 +152,7 @@ def test_models_and_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     (tmp_path / "cache").mkdir()
     assert health.folders()[0] == Finding("minipaged's cache", "good", str(tmp_path / "cache"))
     tiny = health.models()[0]
-    assert tiny == Finding("tiny", "good", "comes with the package")
+    assert tiny == Finding("tiny", "good", f"comes with the package: {TINY_FOLDER}")
 
 
 def test_checks_report_what_they_cannot_find_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ BAD_PROMPTS: dict[str, tuple[object, str]] = {
     "empty text": ("", "empty"),
     "no tokens": ([], "empty"),
     "empty tokens in a dict": ({"prompt_token_ids": []}, "empty"),
-    "id too large": ([1, 257], "position 1"),
+    "id too large": ([1, 2048], "position 1"),
     "huge id": ([2**70], "position 0"),
     "negative id": ([-1], "position 0"),
     "float id": ([1.0], "integers"),
@@ -124,7 +124,7 @@ def test_bad_params_are_refused_when_made(name: str) -> None:
 
 @pytest.mark.parametrize(
     "params",
-    [SamplingParams(stop_token_ids=[257]), SamplingParams(n=64), "greedy", {"temperature": 0}],
+    [SamplingParams(stop_token_ids=[2048]), SamplingParams(n=64), "greedy", {"temperature": 0}],
 )
 def test_params_that_this_engine_cannot_serve(tiny: Pair, params: object) -> None:
     engine = make_engine(tiny.model, num_blocks=70, max_num_seqs=8)

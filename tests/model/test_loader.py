@@ -33,7 +33,7 @@ def same(first: LoadedModel, second: LoadedModel) -> bool:
 
 def test_tiny() -> None:
     tiny = load("tiny")
-    assert (tiny.name, tiny.config.num_layers, tiny.config.max_position_embeddings) == ("tiny", 4, 1024)
+    assert (tiny.name, tiny.config.num_layers, tiny.config.max_position_embeddings) == ("tiny", 6, 1024)
     assert tiny.tokenizer is not None
     assert tiny.config.eos_token_ids == (tiny.tokenizer.eos_token_id,)
     assert tiny.config.vocab_size == tiny.tokenizer.vocab_size

@@ -15,7 +15,15 @@ import torch
 from minipaged.errors import ModelNotFoundError
 from minipaged.model import hub, smollm2_wheel
 from minipaged.model.loader import load_model
-from minipaged.model.locations import NAMES, SMOLLM2, SMOLLM2_HUB_ID, Location, locate, locate_or_fetch
+from minipaged.model.locations import (
+    NAMES,
+    SMOLLM2,
+    SMOLLM2_HUB_ID,
+    TINY_FOLDER,
+    Location,
+    locate,
+    locate_or_fetch,
+)
 from tests.model.gguf_files import write_model
 from tests.oracle import make_config, make_hf_model, make_model
 
@@ -76,7 +84,7 @@ def cached_snapshot(tmp_path: Path, hub_id: str) -> Path:
 
 
 def test_tiny_needs_nothing() -> None:
-    assert locate("tiny") == Location("tiny", None, "comes with the package")
+    assert locate("tiny") == Location("folder", TINY_FOLDER, "comes with the package")
 
 
 def test_folders_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

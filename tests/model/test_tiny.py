@@ -14,10 +14,6 @@ from minipaged.model.locations import TINY_FOLDER, locate
 from minipaged.model.tokenizer import Tokenizer
 from tests.oracle import Oracle
 
-pytestmark = pytest.mark.skipif(
-    not (TINY_FOLDER / "model.safetensors").is_file(), reason="the embedded model is not trained yet"
-)
-
 MOST_BYTES = 6_000_000
 
 

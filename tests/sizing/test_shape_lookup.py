@@ -58,9 +58,10 @@ def test_a_folder(tmp_path: Path) -> None:
 
 
 def test_the_embedded_model_needs_no_files() -> None:
-    from minipaged.model.tiny import tiny_config
+    from minipaged.model.folder import read_config
+    from minipaged.model.locations import TINY_FOLDER
 
-    shape, config = shape_of("tiny"), tiny_config()
+    shape, config = shape_of("tiny"), read_config(TINY_FOLDER)
     assert (shape.num_layers, shape.num_kv_heads, shape.head_dim) == (
         config.num_layers,
         config.num_kv_heads,

@@ -50,12 +50,18 @@ else. It does not follow instructions. Its stories were filtered with a word lis
 
 ## How it was made
 
-    python -m minipaged.model.tiny.corpus shards --stories 20000
+    python -m minipaged.model.tiny.corpus shards --shard 1 --stories 13700
     python -m minipaged.model.tiny.clean shards corpus
     python -m minipaged.model.tiny.train corpus minipaged/model/tiny --steps {steps}
     python -m minipaged.model.tiny.card minipaged/model/tiny
 
-All of them run on a CPU and go on where they were interrupted. `training.json` has all settings.
+All of them run on a CPU and go on where they were interrupted. `training.json` has all settings. (The corpus
+was written in two shards, stopped after 12,858 and 782 stories, so the same command does not give quite the
+same text.)
+
+Writing it was the engine's first long run. The last 100 minutes of shard 1, on one core beside other work,
+128 stories at a time: 757,396 tokens, 126.5 a second, 128 preemptions, 79 % of the prompts' tokens found in
+the prefix cache (1,234,008 of 1,559,326), and as many free blocks at the end as at the beginning.
 
 ## Samples
 

@@ -6,8 +6,7 @@ import pytest
 
 from minipaged.bench.throughput.bounds import MachineRates, Matrices, most_tokens_per_second
 from minipaged.bench.throughput.machine_rates import NUM_ROWS, RatesRequest, measure
-from minipaged.model.decoder import Decoder
-from minipaged.model.tiny import tiny_config, tiny_decoder
+from minipaged.model.loader import load_model
 from minipaged.sim.workload import Workload, WorkloadRequest
 
 MATRICES = Matrices(layer=((4, 2), (2, 4)), num_layers=3, lm_head=(10, 2))
@@ -41,10 +40,9 @@ def test_a_shared_prefix_counts_once() -> None:
 def test_matrices_are_those_of_the_decoder() -> None:
     import torch
 
-    decoder = tiny_decoder(torch.float32, torch.device("cpu"))
-    assert isinstance(decoder, Decoder)
+    decoder = load_model("tiny", dtype=torch.float32, device=torch.device("cpu")).decoder
     views = decoder.weight_views().values()
-    assert Matrices.of(tiny_config()).num_weights == sum(view.numel() for view in views if view.dim() == 2)
+    assert Matrices.of(decoder.config).num_weights == sum(view.numel() for view in views if view.dim() == 2)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -12,10 +12,11 @@ from minipaged.bench.throughput.export import write_gguf, write_hf_folder
 from minipaged.errors import UnsupportedModelError
 from minipaged.model.config import ModelConfig, RopeConfig
 from minipaged.model.decoder import Decoder
+from minipaged.model.folder import read_config
 from minipaged.model.loader import LoadedModel, load_model
+from minipaged.model.locations import TINY_FOLDER
 from minipaged.model.random_weights import fill_random
 from minipaged.model.rope import frequencies
-from minipaged.model.tiny import tiny_config
 from tests.oracle import FAMILIES, Family, Oracle
 
 CPU = torch.device("cpu")
@@ -25,7 +26,7 @@ LLAMA3 = RopeConfig(scaling="llama3", factor=8.0, original_max_position_embeddin
 def made(family: Family = "llama", dtype: torch.dtype = torch.float32, **changes: object) -> LoadedModel:
     """A random model of a family, with all the biases and norms that the family has."""
     config = replace(
-        tiny_config(),
+        read_config(TINY_FOLDER),
         num_layers=2,
         architecture=family,
         qkv_bias=family == "qwen2",

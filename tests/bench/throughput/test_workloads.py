@@ -8,9 +8,11 @@ import pytest
 
 from minipaged.bench.throughput.workloads import WORKLOAD_NAMES, longest_request, make_workload
 from minipaged.errors import ConfigError
-from minipaged.model.tiny import tiny_config
+from minipaged.model.folder import read_config
+from minipaged.model.locations import TINY_FOLDER
 
-LARGE = replace(tiny_config(), vocab_size=49_152, max_position_embeddings=8192)
+TINY = read_config(TINY_FOLDER)
+LARGE = replace(TINY, vocab_size=49_152, max_position_embeddings=8192)
 
 
 def test_sizes() -> None:
@@ -38,10 +40,8 @@ def test_token_ids_are_in_range() -> None:
     for name in WORKLOAD_NAMES:
         ids = [token for each in make_workload(name, LARGE).requests for token in each.prompt_token_ids]
         assert 100 <= min(ids) < max(ids) < 40_000
-        small = [
-            token for each in make_workload(name, tiny_config()).requests for token in each.prompt_token_ids
-        ]
-        assert 100 <= min(small) < max(small) < 257
+        small = [token for each in make_workload(name, TINY).requests for token in each.prompt_token_ids]
+        assert 100 <= min(small) < max(small) < TINY.vocab_size
         assert len(small) == len(ids)
 
 
