@@ -46,7 +46,11 @@ def test_the_cache_gets_what_is_left(tiny: LoadedModel, monkeypatch: pytest.Monk
     assert num_blocks < 10_000 * 1024 // 16, "memory is the limit here, not what is useful"
 
 
-@pytest.mark.parametrize("options", [{"num_blocks": 70}, {"kv_cache_memory_bytes": 70 * 32_768}])
+# A block of 16 tokens: keys and values of 6 layers, 2 KV heads of 32 numbers in float32.
+BLOCK_BYTES = 2 * 6 * 16 * 2 * 32 * 4
+
+
+@pytest.mark.parametrize("options", [{"num_blocks": 70}, {"kv_cache_memory_bytes": 70 * BLOCK_BYTES}])
 def test_what_is_said_is_not_measured(
     tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch, options: dict[str, int]
 ) -> None:

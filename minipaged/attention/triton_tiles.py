@@ -63,6 +63,8 @@ def prefill_tiles(group: int, head_dim: int, itemsize: int) -> Tiles:
         rows, tokens = 32 if padded_dim <= 128 else 16, 32
     else:
         rows, tokens = (128, 64) if padded_dim <= 128 else (64, 32)
+        if next_power_of_two(group) != group:
+            tokens //= 2  # what a row's query and head are then takes registers
     return Tiles(
         rows=max(rows, next_power_of_two(group)),
         tokens=tokens,
