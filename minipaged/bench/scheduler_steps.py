@@ -19,7 +19,7 @@ from minipaged.kv.cache import KVCache, write_kv
 from minipaged.kv.prefix_hash import PrefixHasher
 from minipaged.kv.sharing import BlockUsage
 from minipaged.kv.size import blocks_needed
-from minipaged.model.loader import load_model
+from minipaged.model.loader import LoadedModel, load_model
 from minipaged.output_processor import OutputProcessor
 from minipaged.request import Request
 from minipaged.runner import SequenceResult
@@ -107,22 +107,22 @@ def measure_steps(pool: Pool, contexts: Sequence[int], tell: Callable[[str], Non
                 f"{pool.num_requests:,} requests of {context:,} tokens need {needed:,} blocks of "
                 f"{pool.block_size} tokens, but the pool has {pool.num_blocks:,}"
             )
+    loaded = load_model("tiny", dtype=torch.float32, device=torch.device("cpu"))
+    model = replace(loaded, tokenizer=None)
     costs: list[StepCost] = []
     for context in contexts:
         tell(f"{pool.num_requests:,} requests of {context:,} tokens")
-        costs.append(_measure(pool, context))
+        costs.append(_measure(pool, context, model))
     return costs
 
 
-def _measure(pool: Pool, context: int) -> StepCost:
+def _measure(pool: Pool, context: int, model: LoadedModel) -> StepCost:
     manager = BlockManager(pool.num_blocks, pool.block_size, PrefixHasher("sha256"))
     scheduler = Scheduler(
         manager,
         max_num_seqs=pool.num_requests,
         max_num_batched_tokens=pool.num_requests * (context + pool.block_size),
     )
-    loaded = load_model("tiny", dtype=torch.float32, device=torch.device("cpu"))
-    model = replace(loaded, tokenizer=None)
     processors: dict[str, OutputProcessor] = {}
     num_outputs = pool.num_steps + 1
     for number in range(pool.num_requests):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from minipaged.errors import ConfigError
 from minipaged.sizing.byte_amounts import parse_memory
@@ -36,3 +37,13 @@ def share(text: str) -> float:
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and at most 1")
     return value
+
+
+def new_file(text: str) -> Path:
+    """A file that can be made, in a folder that is there: said now, and not after minutes of work."""
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder")
+    return path

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from minipaged.cli.arguments import positive_int
-from minipaged.cli.ladder import new_file
+from minipaged.cli.arguments import new_file, positive_int
 from minipaged.cli.streams import remark, stdout_console
 
 CONTEXTS = (16, 1024, 32_768)

@@ -20,8 +20,7 @@ from minipaged.bench.throughput.contestants import (
     our_engine,
     peer,
 )
-from minipaged.cli.arguments import positive_int
-from minipaged.cli.ladder import new_file
+from minipaged.cli.arguments import new_file, positive_int
 from minipaged.cli.streams import remark, stdout_console
 from minipaged.errors import ConfigError
 from minipaged.stages import NUM_STAGES

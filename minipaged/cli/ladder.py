@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from minipaged.cli.arguments import memory_amount, positive_int
+from minipaged.cli.arguments import memory_amount, new_file, positive_int
 from minipaged.cli.ladder_setup import MAX_MODEL_LEN, NUM_LONGEST, NUM_REQUESTS, prepare
 from minipaged.cli.streams import remark, stderr_console, stdout_console
 from minipaged.cli.threads import suitable_threads
@@ -47,16 +47,6 @@ def seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least 0")
     return int(text)
-
-
-def new_file(text: str) -> Path:
-    """A file that can be made, in a folder that is there: said now, and not after minutes of work."""
-    path = Path(text)
-    if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
-    if path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is a folder")
-    return path
 
 
 def picture(text: str) -> Path:

@@ -23,7 +23,6 @@ from minipaged.course.implementation import Implementation
 _MOST_CHARACTERS = 60
 """Of an argument in a call; a longer one is a line of the state."""
 
-
 _MOST_LINES = 8
 """Of an argument that is a list of long things."""
 
@@ -80,8 +79,8 @@ def state_of(chapter: Chapter, call: Call) -> str:
         and not (drawn and re.search(rf"^{name}\b", drawn, re.MULTILINE))
     }
     width = max([0, *(len(name) for name in hidden)])
-    lines = [f"{name:<{width}}  {_described(value)}" for name, value in hidden.items() if not _is_pool(value)]
-    return "\n".join(part for part in ("\n".join(lines), _drawn(chapter, call.name, named)) if part)
+    lines = [f"{name:<{width}}  {_described(value)}" for name, value in hidden.items()]
+    return "\n".join(part for part in ("\n".join(lines), drawn) if part)
 
 
 def expected_of(call: Call, solution: ModuleType) -> str:

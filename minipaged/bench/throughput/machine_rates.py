@@ -22,12 +22,12 @@ from torch import Tensor
 from minipaged.bench.throughput.bounds import MachineRates, Matrices, Shape
 from minipaged.bench.throughput.contestants import our_engine
 from minipaged.errors import MinipagedError
+from minipaged.model.kernels import Product
+from minipaged.model.linear_products import onednn_linear
 
 NUM_ROWS = (1, 2, 4, 8, 16, 32, 256)
 READ_BYTES = 2**29
 REPETITIONS = 5
-
-Product = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,11 @@ def _packed(weights: Sequence[Tensor], num_rows: int) -> list[tuple[Product, Seq
     """oneDNN with the weights in its own order, where torch was built with it."""
     if not torch.backends.mkldnn.is_available():
         return []
-    operators = torch.ops.mkldnn
     try:
-        packed = [operators._reorder_linear_weight(weight, num_rows) for weight in weights]
+        packed = [torch.ops.mkldnn._reorder_linear_weight(weight, num_rows) for weight in weights]
     except (RuntimeError, AttributeError):  # not for this dtype, or not in this build
         return []
-    return [(lambda x, weight: operators._linear_pointwise(x, weight, None, "none", [], ""), packed)]
+    return [(onednn_linear, packed)]
 
 
 def _all_products(
@@ -136,7 +135,7 @@ def _all_products(
 ) -> float:
     def once() -> None:
         for weight, (_, columns) in zip(weights, shapes, strict=True):
-            product(inputs[columns], weight)
+            product(inputs[columns], weight, None)
 
     return min(_seconds(once) for _ in range(REPETITIONS))
 

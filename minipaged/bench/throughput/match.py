@@ -19,7 +19,7 @@ from minipaged.bench.throughput.results import (
     compare,
 )
 from minipaged.bench.throughput.workloads import WorkloadName
-from minipaged.sim.workload import Workload
+from minipaged.sim.workload import Workload, WorkloadRequest
 
 WARM_UP_REQUESTS, WARM_UP_TOKENS = 4, 8
 
@@ -96,7 +96,7 @@ class Match:
         failures: dict[str, str] = {
             each.name: self._ended[each.name] for each in self._contestants if each.name in self._ended
         }
-        message = _message(workload)
+        message = _message(workload.requests)
         for number in range(self._rules.repeats):
             for contestant in list(self._children):
                 if contestant in failures:
@@ -170,16 +170,13 @@ class Match:
 def warm_up(workload: Workload) -> Message:
     """A small run of the same kind."""
     first = workload.requests[:WARM_UP_REQUESTS]
-    return {
-        "prompts": [list(each.prompt_token_ids) for each in first],
-        "max_tokens": [min(each.max_tokens, WARM_UP_TOKENS) for each in first],
-    }
+    return _message([replace(each, max_tokens=min(each.max_tokens, WARM_UP_TOKENS)) for each in first])
 
 
-def _message(workload: Workload) -> Message:
+def _message(requests: Sequence[WorkloadRequest]) -> Message:
     return {
-        "prompts": [list(each.prompt_token_ids) for each in workload.requests],
-        "max_tokens": [each.max_tokens for each in workload.requests],
+        "prompts": [list(each.prompt_token_ids) for each in requests],
+        "max_tokens": [each.max_tokens for each in requests],
     }
 
 

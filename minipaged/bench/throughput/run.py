@@ -164,8 +164,8 @@ def _bytes(plan: Plan) -> int:
     return getattr(torch, plan.dtype).itemsize
 
 
-def _as_details(rates: MachineRates) -> dict[str, str | int | float | None]:
-    details: dict[str, str | int | float | None] = {"read_bytes_per_second": rates.read_bytes_per_second}
+def _as_details(rates: MachineRates) -> Details:
+    details: Details = {"read_bytes_per_second": rates.read_bytes_per_second}
     for rows, layers, lm_head in zip(
         rates.num_rows, rates.layers_seconds, rates.lm_head_seconds, strict=True
     ):
