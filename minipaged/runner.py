@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +16,11 @@ from minipaged.kv.cache import KVCache
 from minipaged.kv.swap import SwapCache
 from minipaged.model.decoder import Decoder
 from minipaged.request import Request, Sequence
-from minipaged.sampling.candidates import likeliest_tokens
-from minipaged.sampling.logprob_tensors import prompt_logprobs
+from minipaged.sampling.candidates import RankedTokens, queue_likeliest_tokens
+from minipaged.sampling.logprob_tensors import queue_prompt_logprobs
 from minipaged.sampling.logprobs import TokenLogprobs
-from minipaged.sampling.sampler import SampledToken, SamplingRow, sample
+from minipaged.sampling.queued import Queued, queued_together
+from minipaged.sampling.sampler import SampledToken, SamplingRow, queue_samples
 from minipaged.sampling.uniform import uniform
 from minipaged.scheduler import ScheduledSequence, SchedulerOutput
 from minipaged.step_batch import StepBatch, build_step_batch
@@ -85,9 +87,22 @@ class ModelRunner:
         batch = build_step_batch(output.scheduled, from_start=not self._layout.keeps_kv)
         wanted = _wanted(batch, self._eos_token_ids)
         hidden, last = self._forward(batch, wanted.last)  # [T or more, hidden], [R + B]
-        sampled, candidates = self._choose(wanted, hidden, last)
+        pieces = [
+            (i, piece) for i in range(len(batch.items)) for piece in self._prompt_pieces(hidden, batch, i)
+        ]
+        chosen = self._queue_choices(wanted, hidden, last)
+        of_prompts = queued_together([piece for _, piece in pieces], self._device)
+        # All work is queued; here the host waits for the device, once for everything.
+        (tokens, found), logprobs = chosen.beside(of_prompts).read()
+        sampled: list[list[SampledToken]] = [[] for _ in batch.items]
+        for i, token in zip(wanted.sequences, tokens, strict=False):
+            sampled[i].append(token)
+        candidates = dict(zip(wanted.sequences[len(tokens) :], found, strict=True))
+        prompt_logprobs: list[list[TokenLogprobs]] = [[] for _ in batch.items]
+        for (i, _), entries in zip(pieces, logprobs, strict=True):
+            prompt_logprobs[i] += entries
         return [
-            SequenceResult(item, sampled[i], candidates.get(i), self._prompt_logprobs(item, hidden, batch, i))
+            SequenceResult(item, sampled[i], candidates.get(i), prompt_logprobs[i])
             for i, item in enumerate(batch.items)
         ]
 
@@ -101,42 +116,38 @@ class ModelRunner:
         token_ids, positions, rows_there, *located = to_device(arrays, self._device)
         return self._decoder(token_ids, positions, self._layout.attend(batch, located)), rows_there
 
-    def _choose(
+    def _queue_choices(
         self, wanted: _Wanted, hidden: Tensor, last: Tensor
-    ) -> tuple[list[list[SampledToken]], dict[int, Candidates]]:
-        """What can follow each sequence of the batch, all at once: sampled tokens for each, and the
-        candidates of those that are beams."""
-        sampled: list[list[SampledToken]] = [[] for _ in range(wanted.num_sequences)]
+    ) -> Queued[tuple[list[SampledToken], list[RankedTokens]]]:
+        """What can follow the sequences of the batch, all at once: sampled tokens, and the candidates of
+        those that are beams."""
         if not wanted.sequences:
-            return sampled, {}
+            return queued_together([], self._device).beside(queued_together([], self._device))
         logits = self._decoder.logits(hidden[last])  # [R + B, vocab]
         rows = wanted.sampling_rows
-        for i, token in zip(wanted.sequences, sample(logits[: len(rows)], rows), strict=False):
-            sampled[i].append(token)
-        found = likeliest_tokens(logits[len(rows) :], wanted.num_candidates)
-        return sampled, dict(zip(wanted.sequences[len(rows) :], found, strict=True))
+        samples = queue_samples(logits[: len(rows)], rows)
+        return samples.beside(queue_likeliest_tokens(logits[len(rows) :], wanted.num_candidates))
 
-    def _prompt_logprobs(
-        self, item: ScheduledSequence, hidden: Tensor, batch: StepBatch, index: int
-    ) -> list[TokenLogprobs]:
+    def _prompt_pieces(
+        self, hidden: Tensor, batch: StepBatch, index: int
+    ) -> Iterator[Queued[list[TokenLogprobs]]]:
         """Token p + 1 is predicted by position p, so a step that computes positions `start` to
         `end - 1` tells the log-probabilities of prompt tokens `start + 1` to `end`."""
+        item = batch.items[index]
         wanted = item.request.params.prompt_logprobs
         seq = item.seq
         start = seq.num_computed_tokens
         end = min(start + item.num_tokens, seq.num_prompt_tokens - 1)
-        if wanted is None or start >= end:
-            return []
+        if wanted is None:
+            return
         first_row = batch.rows[index].stop - item.num_tokens
-        result: list[TokenLogprobs] = []
         # In pieces: the logits of a long prompt would take more memory than the model.
         for at in range(start, end, PROMPT_LOGITS_AT_ONCE):
             stop = min(at + PROMPT_LOGITS_AT_ONCE, end)
             rows = slice(first_row + at - start, first_row + stop - start)
             logits = self._decoder.logits(hidden[rows])  # [stop - at, vocab]
             following = torch.tensor(seq.token_ids[at + 1 : stop + 1])  # [stop - at]
-            result += prompt_logprobs(logits, following, wanted)
-        return result
+            yield queue_prompt_logprobs(logits, following, wanted)
 
 
 @dataclass(frozen=True)

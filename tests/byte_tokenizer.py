@@ -26,4 +26,4 @@ def byte_tokenizer() -> Tokenizer:
     backend.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = ByteLevelDecoder()
     backend.add_special_tokens([AddedToken(_END, special=True, normalized=False)])
-    return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=_END))
+    return Tokenizer.from_hf(PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=_END))

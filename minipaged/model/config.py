@@ -114,14 +114,14 @@ class ModelConfig:
         """Reads a Hugging Face configuration.
 
         Args:
-            config: as `transformers.AutoConfig` gives it.
+            config: as `transformers` has it in memory. A file is read without it.
 
         Raises:
             UnsupportedModelError: an architecture or a feature that the decoder does not have.
         """
         from minipaged.model.hf_config import read_hf_config
 
-        return read_hf_config(config)
+        return read_hf_config(config.to_dict())
 
 
 def token_ids(value: object) -> tuple[int, ...]:
@@ -133,7 +133,7 @@ def token_ids(value: object) -> tuple[int, ...]:
     if value is None:
         return ()
     values = value if isinstance(value, list | tuple) else [value]
-    ids = [item for item in values if isinstance(item, int)]
+    ids = [item for item in values if isinstance(item, int) and not isinstance(item, bool)]
     if len(ids) != len(values):
         raise UnsupportedModelError(f"eos_token_id={value!r} is neither a token id nor a list of them.")
     return tuple(dict.fromkeys(ids))

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING
+
+from tokenizers import Tokenizer as Backend
 
 from minipaged.errors import ModelNotFoundError, UnsupportedModelError
-from minipaged.model.config import Architecture, ModelConfig, token_ids, unsupported
+from minipaged.model.config import ModelConfig, token_ids
+from minipaged.model.hf_config import read_hf_config
+from minipaged.model.json_fields import read_json
 from minipaged.model.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+_MORE_TOKENIZER_FILES = ("special_tokens_map.json", "added_tokens.json", "tokenizer.model", "tekken.json")
+_PLAIN_FIELDS = frozenset(
+    (
+        *("backend", "tokenizer_class", "is_local", "local_files_only", "model_input_names", "padding_side"),
+        *("bos_token", "eos_token", "pad_token", "unk_token", "chat_template", "model_max_length"),
+        "clean_up_tokenization_spaces",
+    )
+)
+"""Of tokenizer_config.json: those that do not change how tokenizer.json reads a text."""
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -21,24 +37,17 @@ def read_config(folder: Path) -> ModelConfig:
         ModelNotFoundError: no config.json.
         UnsupportedModelError: an unreadable configuration, or one of a model that is not supported.
     """
-    from transformers import AutoConfig
-
     if not (folder / "config.json").is_file():
         ggufs = sorted(path.name for path in folder.glob("*.gguf"))
         hint = f" To load {ggufs[0]}, give its own path." if ggufs else ""
         raise ModelNotFoundError(f"{folder} is no model folder: it has no config.json.{hint}")
-    # Looked at before transformers does, which would ask to run code that comes with the model.
-    model_type = _read_json(folder / "config.json").get("model_type")
+    values = read_json(folder / "config.json")
     try:
-        hf_config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    # Apart from the usual ones, transformers raises errors of its configuration validator.
-    except Exception as error:
-        if model_type not in get_args(Architecture):
-            raise unsupported(f"the architecture {model_type!r}") from error
-        raise UnsupportedModelError(f"{folder / 'config.json'} cannot be read: {error}") from error
-    config = ModelConfig.from_hf(hf_config)
+        config = read_hf_config(values)
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(f"{folder / 'config.json'}: {error}") from error
     if (folder / "generation_config.json").is_file():
-        more = token_ids(_read_json(folder / "generation_config.json").get("eos_token_id"))
+        more = token_ids(read_json(folder / "generation_config.json").get("eos_token_id"))
         config = replace(config, eos_token_ids=tuple(dict.fromkeys(config.eos_token_ids + more)))
     return config
 
@@ -51,21 +60,46 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     """
     if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
         return None
+    return _plain_tokenizer(folder) or Tokenizer.from_hf(_hf_tokenizer(folder))
+
+
+def _plain_tokenizer(folder: Path) -> Tokenizer | None:
+    """The tokenizer if tokenizer.json says all about it: then transformers need not be imported.
+
+    So it is where transformers 5 has written its general class (`backend` is its mark), without anything
+    that changes what the file says.
+    """
+    plain = all((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
+    if not plain or any((folder / name).exists() for name in _MORE_TOKENIZER_FILES):
+        return None
+    config = read_json(folder / "tokenizer_config.json")
+    general = config.get("tokenizer_class") in ("PreTrainedTokenizerFast", "TokenizersBackend")
+    if config.get("backend") != "tokenizers" or not general or not config.keys() <= _PLAIN_FIELDS:
+        return None
+    try:
+        backend = Backend.from_file(str(folder / "tokenizer.json"))
+    # The library raises plain Exceptions.
+    except Exception as error:
+        raise UnsupportedModelError(f"The tokenizer in {folder} cannot be loaded: {error}") from error
+    if not _names_special_tokens(config, backend):
+        return None
+    eos_token = config.get("eos_token")
+    eos_token_id = backend.token_to_id(eos_token) if isinstance(eos_token, str) else None
+    return Tokenizer(backend, lambda: _hf_tokenizer(folder), eos_token_id)
+
+
+def _names_special_tokens(config: Mapping[str, object], backend: Backend) -> bool:
+    """Whether the tokens that a configuration names are special ones already: transformers makes them so."""
+    special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+    named = [value for name, value in config.items() if name.endswith("_token") and value is not None]
+    return all(isinstance(token, str) and token in special for token in named)
+
+
+def _hf_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     from transformers import AutoTokenizer
 
     try:
-        hf_tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     # What it raises depends on the tokenizer's class, and on the packages that the class asks for.
     except Exception as error:
         raise UnsupportedModelError(f"The tokenizer in {folder} cannot be loaded: {error}") from error
-    return Tokenizer(hf_tokenizer)
-
-
-def _read_json(path: Path) -> dict[str, object]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnsupportedModelError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise UnsupportedModelError(f"{path} must hold a JSON object, not {type(content).__name__}.")
-    return content

@@ -38,17 +38,15 @@ def read_tokenizer(file: GgufFile) -> Tokenizer | None:
     if kind in (None, "no_vocab", "none"):
         return None
     if kind == "gpt2":
-        return Tokenizer(_byte_level(file))
+        return _byte_level(file)
     if kind == "llama":
-        return Tokenizer(_sentencepiece(file))
+        return Tokenizer.from_hf(_sentencepiece(file))
     raise UnsupportedModelError(
         f"{file.path} has a tokenizer of kind {kind!r}. Supported: 'gpt2' (byte-level BPE), 'llama'."
     )
 
 
-def _byte_level(file: GgufFile) -> PreTrainedTokenizerFast:
-    from transformers import PreTrainedTokenizerFast
-
+def _byte_level(file: GgufFile) -> Tokenizer:
     tokens = _strings(file, "tokens")
     merges = [_pair(merge) for merge in _strings(file, "merges")]
     pre = file.metadata.get("tokenizer.ggml.pre")
@@ -61,24 +59,31 @@ def _byte_level(file: GgufFile) -> PreTrainedTokenizerFast:
     backend.decoder = decoders.ByteLevel()
     kinds = file.metadata.get("tokenizer.ggml.token_type")
     marked = list(zip(tokens, kinds if isinstance(kinds, list) else [], strict=False))
+    bos, eos = _special(file, tokens, "bos"), _special(file, tokens, "eos")
+    special = [token for token, kind in marked if kind == _CONTROL] + [bos, eos]
     backend.add_special_tokens(
-        [AddedToken(token, special=True, normalized=False) for token, kind in marked if kind == _CONTROL]
+        [AddedToken(token, special=True, normalized=False) for token in special if token is not None]
     )
     backend.add_tokens(
         [AddedToken(token, normalized=False) for token, kind in marked if kind == _USER_DEFINED]
     )
-    bos = _special(file, tokens, "bos")
     if bos is not None and file.metadata.get("tokenizer.ggml.add_bos_token", pre == "llama-bpe"):
         backend.post_processor = processors.TemplateProcessing(
             single=f"{bos} $A", special_tokens=[(bos, vocab[bos])]
         )
     template = file.metadata.get("tokenizer.chat_template")
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token=bos,
-        eos_token=_special(file, tokens, "eos"),
-        chat_template=template if isinstance(template, str) else None,
-    )
+
+    def load_hf() -> PreTrainedTokenizerFast:
+        from transformers import PreTrainedTokenizerFast
+
+        return PreTrainedTokenizerFast(
+            tokenizer_object=backend,
+            bos_token=bos,
+            eos_token=eos,
+            chat_template=template if isinstance(template, str) else None,
+        )
+
+    return Tokenizer(backend, load_hf, None if eos is None else vocab[eos])
 
 
 def _pre_tokenizer(file: GgufFile, pre: object) -> PreTokenizer:

@@ -7,9 +7,11 @@ interface (padding, truncation, batches, tensors) that an engine has no use for.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict
+
+from tokenizers import Tokenizer as Backend
 
 from minipaged.errors import PromptError, UnsupportedModelError
 
@@ -28,30 +30,40 @@ class Tokenizer:
     """A model's tokenizer.
 
     Args:
-        hf: a transformers tokenizer that is backed by the `tokenizers` library.
-
-    Raises:
-        UnsupportedModelError: a tokenizer written in Python alone.
+        backend: turns text into token ids and back. It belongs to the tokenizer from now on: truncation and
+            padding, which its file may ask for, are turned off.
+        load_hf: gives transformers' cover of the same tokenizer, which renders conversations. It is called
+            when the first conversation comes: transformers takes seconds to import.
+        eos_token_id: the tokenizer's own end-of-text token. The model's configuration may name more.
     """
 
-    def __init__(self, hf: PreTrainedTokenizerFast) -> None:
+    def __init__(
+        self, backend: Backend, load_hf: Callable[[], PreTrainedTokenizerFast], eos_token_id: int | None
+    ) -> None:
+        backend.no_truncation()
+        backend.no_padding()
+        self._backend = backend
+        self._load_hf = load_hf
+        self.eos_token_id = eos_token_id
+
+    @classmethod
+    def from_hf(cls, hf: PreTrainedTokenizerFast) -> Tokenizer:
+        """Covers a transformers tokenizer.
+
+        Raises:
+            UnsupportedModelError: a tokenizer written in Python alone, without one of `tokenizers` behind it.
+        """
         if not getattr(hf, "is_fast", False):
             raise UnsupportedModelError(
                 f"{type(hf).__name__} is not a fast tokenizer. Supported: tokenizers with a tokenizer.json."
             )
-        self._hf = hf
-        self._backend = hf.backend_tokenizer
+        token_id = hf.eos_token_id
+        return cls(hf.backend_tokenizer, lambda: hf, token_id if isinstance(token_id, int) else None)
 
     @property
     def vocab_size(self) -> int:
         """Number of token ids, added and special ones included. The model may have a few more."""
-        return len(self._hf)
-
-    @property
-    def eos_token_id(self) -> int | None:
-        """The tokenizer's own end-of-text token. The model's configuration may name more."""
-        token_id = self._hf.eos_token_id
-        return token_id if isinstance(token_id, int) else None
+        return self._backend.get_vocab_size(with_added_tokens=True)
 
     @property
     def chat_template(self) -> str | None:
@@ -60,6 +72,10 @@ class Tokenizer:
         if isinstance(template, Mapping):  # several, by name
             template = template.get("default")
         return template or None
+
+    @cached_property
+    def _hf(self) -> PreTrainedTokenizerFast:
+        return self._load_hf()
 
     @cached_property
     def max_token_chars(self) -> int:

@@ -9,10 +9,19 @@ import torch
 from torch import Tensor
 
 from minipaged.sampling.logprob_tensors import gather_logprobs
+from minipaged.sampling.queued import Queued, queued_together
+
+RankedTokens = tuple[tuple[int, float], ...]
+"""(token id, log-probability), likeliest first."""
+
+
+def likeliest_tokens(logits: Tensor, counts: Sequence[int]) -> list[RankedTokens]:
+    """The likeliest next tokens of each row; waits for the device. See `queue_likeliest_tokens`."""
+    return queue_likeliest_tokens(logits, counts).read()
 
 
 @torch.inference_mode()
-def likeliest_tokens(logits: Tensor, counts: Sequence[int]) -> list[tuple[tuple[int, float], ...]]:
+def queue_likeliest_tokens(logits: Tensor, counts: Sequence[int]) -> Queued[list[RankedTokens]]:
     """The likeliest next tokens of each row, and their log-probabilities.
 
     Args:
@@ -20,12 +29,17 @@ def likeliest_tokens(logits: Tensor, counts: Sequence[int]) -> list[tuple[tuple[
         counts: how many tokens to report for each of the R rows, at least 1.
 
     Returns:
-        For each row (token id, log-probability), likeliest first; of equals the lower id first. Fewer
-        than asked for if the vocabulary is smaller, or tokens are impossible (a logit of −inf). None
-        if nothing could be computed: a row that holds NaN or +inf, or no finite logit.
+        One entry for each row; of equals the lower id first. Fewer than asked for if the vocabulary is
+        smaller, or tokens are impossible (a logit of −inf). None if nothing could be computed: a row that
+        holds NaN or +inf, or no finite logit.
     """
     if not counts:
-        return []
+        return queued_together([], logits.device)
     anything = torch.zeros(len(counts), dtype=torch.int64, device=logits.device)  # [R]
-    found = gather_logprobs(logits, range(len(counts)), anything, max(counts)).to_host(counts)
-    return [tuple(entry for entry in row.top if math.isfinite(entry[1])) for row in found]
+    found = gather_logprobs(logits, range(len(counts)), anything, max(counts)).queue(counts)
+    return Queued(
+        found.packed,
+        lambda on_host: [
+            tuple(entry for entry in row.top if math.isfinite(entry[1])) for row in found.unpack(on_host)
+        ],
+    )

@@ -13,6 +13,7 @@ from torch import Tensor
 from minipaged.sampling.columns import column
 from minipaged.sampling.filters import largest_entries
 from minipaged.sampling.logprobs import TokenLogprobs
+from minipaged.sampling.queued import Queued, queued_together
 
 ELEMENTS_AT_ONCE = 2**23
 """Entries of `[rows, vocab]` worked on at once, so that intermediate results stay under about 200 MB."""
@@ -43,9 +44,12 @@ class LogprobTensors:
     top_ids: Tensor
     top_logprobs: Tensor
 
-    def to_host(self, num_top: Sequence[int]) -> list[TokenLogprobs]:
-        """As values, with the first `num_top[r]` of the likeliest tokens of each row."""
-        return unpack_logprobs(self.pack().cpu().numpy(), num_top)
+    def queue(self, num_top: Sequence[int]) -> Queued[list[TokenLogprobs]]:
+        """As values to be, with the first `num_top[r]` of the likeliest tokens of each row."""
+        return Queued(
+            self.pack().flatten(),
+            lambda on_host: unpack_logprobs(on_host.reshape(len(num_top), -1), num_top),
+        )
 
     def pack(self) -> Tensor:
         """All of it as one tensor, so that the host reads, and waits, once: int64 `[R, 3 + 2K]`. Of the
@@ -128,8 +132,13 @@ def _likeliest(logprobs: Tensor, num_top: int) -> Tensor:
     return belongs.float().topk(num_top, dim=-1).indices  # [C, K]
 
 
-@torch.inference_mode()
 def prompt_logprobs(logits: Tensor, next_token_ids: Tensor, k: int) -> list[TokenLogprobs]:
+    """What the model thought of each prompt token; waits for the device. See `queue_prompt_logprobs`."""
+    return queue_prompt_logprobs(logits, next_token_ids, k).read()
+
+
+@torch.inference_mode()
+def queue_prompt_logprobs(logits: Tensor, next_token_ids: Tensor, k: int) -> Queued[list[TokenLogprobs]]:
     """What the model thought of each prompt token, given those before it.
 
     Args:
@@ -146,6 +155,6 @@ def prompt_logprobs(logits: Tensor, next_token_ids: Tensor, k: int) -> list[Toke
             f"{num_rows} rows of logits need {num_rows} tokens, not {tuple(next_token_ids.shape)}"
         )
     if num_rows == 0:
-        return []
+        return queued_together([], logits.device)
     next_token_ids = next_token_ids.to(logits.device)
-    return gather_logprobs(logits, range(num_rows), next_token_ids, k).to_host([k] * num_rows)
+    return gather_logprobs(logits, range(num_rows), next_token_ids, k).queue([k] * num_rows)

@@ -16,17 +16,11 @@ from torch import Tensor
 from minipaged.sampling.columns import column
 from minipaged.sampling.draw import draw
 from minipaged.sampling.filters import keep_min_p, keep_top_k, keep_top_p, scale_by_temperature
-from minipaged.sampling.logprob_tensors import (
-    gather_logprobs,
-    prompt_logprobs,
-    row_chunks,
-    unpack_logprobs,
-)
+from minipaged.sampling.logprob_tensors import gather_logprobs, row_chunks, unpack_logprobs
 from minipaged.sampling.logprobs import TokenLogprobs
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.penalties import ban_tokens, penalise
-
-__all__ = ["NO_TOKEN", "SampledToken", "SamplingRow", "prompt_logprobs", "sample"]
+from minipaged.sampling.queued import Int64s, Queued, queued_together
 
 NO_TOKEN = -1
 """The token id of a row in which nothing could be sampled."""
@@ -71,8 +65,13 @@ class SampledToken:
     error: str | None = None
 
 
-@torch.inference_mode()
 def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[SampledToken]:
+    """One token for each row; waits for the device. See `queue_samples`."""
+    return queue_samples(logits, rows).read()
+
+
+@torch.inference_mode()
+def queue_samples(logits: Tensor, rows: Sequence[SamplingRow]) -> Queued[list[SampledToken]]:
     """One token for each row.
 
     −inf is a fine logit: that token has probability 0. A row that holds NaN or +inf, or that has no
@@ -88,7 +87,7 @@ def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[SampledToken]:
     if logits.dim() != 2 or logits.shape[0] != len(rows):
         raise ValueError(f"{len(rows)} rows need logits [{len(rows)}, vocab], not {list(logits.shape)}")
     if not rows:
-        return []
+        return queued_together([], logits.device)
     if logits.device.type == "mps":
         logits = logits.cpu()  # Apple's GPUs have no float64
     vocab_size = logits.shape[1]
@@ -110,17 +109,18 @@ def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[SampledToken]:
         reported = gather_logprobs(logits, list(wanted), token_ids, max(wanted.values()))
         parts.append(reported.pack().flatten())
 
-    # All work is queued; this is where the host waits for the device, once for everything.
-    on_host = torch.cat(parts).cpu().numpy()  # int64
-    columns: list[list[int]] = on_host[: 3 * len(rows)].reshape(3, len(rows)).tolist()  # [3, R]
-    logprobs: dict[int, TokenLogprobs] = {}
-    if wanted:
-        packed = on_host[3 * len(rows) :].reshape(len(wanted), -1)
-        logprobs = dict(zip(wanted, unpack_logprobs(packed, list(wanted.values())), strict=True))
-    return [
-        SampledToken(token_id, logprobs.get(i)) if can else SampledToken(NO_TOKEN, error=_complaint(raw))
-        for i, (token_id, raw, can) in enumerate(zip(*columns, strict=True))
-    ]
+    def unpack(on_host: Int64s) -> list[SampledToken]:
+        columns: list[list[int]] = on_host[: 3 * len(rows)].reshape(3, len(rows)).tolist()  # [3, R]
+        logprobs: dict[int, TokenLogprobs] = {}
+        if wanted:
+            packed = on_host[3 * len(rows) :].reshape(len(wanted), -1)
+            logprobs = dict(zip(wanted, unpack_logprobs(packed, list(wanted.values())), strict=True))
+        return [
+            SampledToken(token_id, logprobs.get(i)) if can else SampledToken(NO_TOKEN, error=_complaint(raw))
+            for i, (token_id, raw, can) in enumerate(zip(*columns, strict=True))
+        ]
+
+    return Queued(torch.cat(parts), unpack)
 
 
 def _choose(logits: Tensor, rows: Sequence[SamplingRow]) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""A step reads the device once: for the sampled tokens. Each read waits for all work that is queued.
+"""A step reads the device once: for all that it found out. Each read waits for all work that is queued.
 
 Without a GPU nothing waits, but each read is a call, and the calls can be counted. The kernels are
 left out, since the interpreter is nothing but reads; what is around them runs.
@@ -127,6 +127,22 @@ def test_one_read_for_each_step(
     )
     for number, prompt in enumerate(PROMPTS):
         engine.add_request(str(number), prompt, params)
+    assert reads_of_each_step(engine) == [["cpu"]] * 3
+
+
+@pytest.mark.usefixtures("without_kernels")
+def test_one_read_for_a_step_of_all_kinds(nano_gqa: Pair) -> None:
+    engine = make_engine(
+        nano_gqa.model,
+        device="auto",
+        attention_backend="triton",
+        block_size=4,
+        num_blocks=80,
+        max_model_len=32,
+    )
+    of_all_kinds = {**SAMPLING, "prompt log-probabilities": greedy(3, prompt_logprobs=2)}
+    for name, params in of_all_kinds.items():
+        engine.add_request(name, PROMPTS[0], params)
     assert reads_of_each_step(engine) == [["cpu"]] * 3
 
 

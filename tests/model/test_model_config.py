@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import (
     AutoConfig,
     GemmaConfig,
@@ -21,6 +25,7 @@ from transformers import (
 
 from minipaged.errors import UnsupportedModelError
 from minipaged.model.config import SUPPORTED, ModelConfig, RopeConfig, token_ids
+from minipaged.model.hf_config import read_hf_config
 
 YARN = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 32768}
 
@@ -76,6 +81,96 @@ def test_older_files_spell_rope_differently() -> None:
     assert ModelConfig.from_hf(hf).rope == RopeConfig(500_000.0, "llama3", 32.0, 1.0, 4.0, 8192)
     hf = AutoConfig.for_model("llama", rope_theta=10_000.0, rope_scaling={"type": "linear", "factor": 2.0})
     assert ModelConfig.from_hf(hf).rope == RopeConfig(10_000.0, "linear", 2.0)
+
+
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+ROPE = st.sampled_from(
+    (
+        {},
+        {"rope_theta": 5e5},
+        {"rope_theta": 1000, "rope_scaling": None},
+        {"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2.0}},
+        {"rope_scaling": {"rope_type": "llama3", **LLAMA3, "original_max_position_embeddings": 64}},
+        {"rope_theta": 5e5, "rope_parameters": {"rope_type": "llama3", **LLAMA3}},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}},
+        {"rope_theta": 3.0, "rope_parameters": {"rope_type": "linear", "rope_theta": 7.0, "factor": 2}},
+        {"rope_theta": 3.0, "partial_rotary_factor": 0.5},
+        {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}},
+    )
+)
+OPTIONAL = {
+    "num_key_value_heads": st.sampled_from((2, 8)),
+    "head_dim": st.just(16),
+    "max_position_embeddings": st.sampled_from((100, 4096, 200_000)),
+    "rms_norm_eps": st.just(1e-5),
+    "tie_word_embeddings": st.booleans(),
+    "attention_bias": st.booleans(),
+    "mlp_bias": st.booleans(),
+    "bos_token_id": st.sampled_from((None, 3)),
+    "eos_token_id": st.sampled_from((None, 3, [5, 4])),
+    "sliding_window": st.sampled_from((None, 128, 4096)),
+    "use_sliding_window": st.booleans(),
+    "max_window_layers": st.sampled_from((0, 1, 2, 40)),
+    "hidden_act": st.sampled_from(("silu", "swish", "gelu")),
+    "layer_types": st.sampled_from((["full_attention"] * 2, ["full_attention", "sliding_attention"])),
+}
+
+
+@given(
+    st.sampled_from(("llama", "mistral", "qwen2", "qwen3")),
+    st.fixed_dictionaries({}, optional=OPTIONAL),
+    ROPE,
+)
+def test_a_file_means_what_transformers_takes_it_for(
+    model_type: str, fields: dict[str, object], rope: dict[str, object]
+) -> None:
+    sizes = {"hidden_size": 512, "intermediate_size": 32, "num_hidden_layers": 2, "vocab_size": 50}
+    values = {"model_type": model_type, "num_attention_heads": 32, **sizes, **fields, **rope}
+
+    def read(values: dict[str, object]) -> ModelConfig | str:
+        try:
+            return read_hf_config(values)
+        except UnsupportedModelError as error:
+            return str(error)
+
+    # Theirs has every field, and RoPE's parameters in the new spelling.
+    theirs = AutoConfig.for_model(**json.loads(json.dumps(values))).to_dict()
+    assert read(values) == read(theirs)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"hidden_size": None}, "hidden_size"),
+        ({"hidden_size": 64.0}, "hidden_size"),
+        ({"hidden_size": "64"}, "hidden_size"),
+        ({"num_hidden_layers": True}, "num_hidden_layers"),
+        ({"tie_word_embeddings": 1}, "tie_word_embeddings"),
+        ({"rms_norm_eps": math.nan}, "rms_norm_eps"),
+        ({"rope_theta": "1e4"}, "rope_theta"),
+        ({"rope_theta": -1.0}, "rope_theta"),
+        ({"rope_theta": math.inf}, "rope_theta"),
+        ({"rope_scaling": "linear"}, "rope_scaling"),
+        ({"rope_scaling": {"rope_type": "linear"}}, "factor"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "factor"),
+        ({"rope_scaling": {"rope_type": "llama3", **LLAMA3, "high_freq_factor": 1.0}}, "high_freq_factor"),
+        ({"architectures": "LlamaForCausalLM"}, "architectures"),
+        ({"hidden_act": 5}, "hidden_act"),
+        ({"layer_types": [1, 2]}, "layer_types"),
+        ({"eos_token_id": True}, "eos_token_id"),
+        ({"eos_token_id": {"id": 3}}, "eos_token_id"),
+        ({"model_type": ["llama"]}, "architecture ['llama']"),
+        ({"num_key_value_heads": 0}, "num_kv_heads=0"),
+        ({"num_attention_heads": 0}, "num_heads=0"),
+    ],
+)
+def test_a_field_of_another_kind_is_refused_by_name(wrong: dict[str, object], named: str) -> None:
+    values = LlamaConfig().to_dict()
+    del values["rope_parameters"]  # the older spelling takes its place below
+    read_hf_config(values)
+    with pytest.raises(UnsupportedModelError) as refusal:
+        read_hf_config(values | wrong)
+    assert named in str(refusal.value)
 
 
 def test_which_projections_have_biases() -> None:

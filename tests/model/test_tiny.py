@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,3 +92,12 @@ def test_greedy_answers_to_the_demo_do_not_loop(tokenizer: Tokenizer) -> None:
         words = output.outputs[0].text.split()
         last = " ".join(words[-6:])
         assert len(words) < 12 or " ".join(words).count(last) <= 2, output.outputs[0].text
+
+
+def test_it_loads_without_what_takes_long_to_import() -> None:
+    """transformers alone takes longer than all the rest."""
+    code = "import sys; from minipaged import LLM; LLM('tiny'); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = set(run.stdout.split())
+    assert "torch" in loaded
+    assert not loaded & {"transformers", "matplotlib", "triton", "gguf", "huggingface_hub", "fastapi"}

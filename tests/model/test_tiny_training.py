@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +22,9 @@ from minipaged.model.folder import read_tokenizer
 from minipaged.model.loader import load_model
 from minipaged.model.tiny.card import PROMPTS, write_card
 from minipaged.model.tiny.clean import write_texts
-from minipaged.model.tiny.rows import IGNORED, evaluation_rows, training_rows
+from minipaged.model.tiny.prompts import BOYS, GIRLS, PETS
+from minipaged.model.tiny.renaming import renamed
+from minipaged.model.tiny.rows import IGNORED, DrawDocument, evaluation_rows, training_rows
 from minipaged.model.tiny.tokenizer import END, save_tokenizer, train_tokenizer
 from minipaged.model.tiny.train import tokenise, train
 from minipaged.model.tiny.training import Settings, Training, held_out_loss
@@ -80,9 +84,13 @@ def test_documents_end_with_the_end_token(
     assert [tokenizer.decode(document[:-1]) for document in documents] == TEXTS
 
 
+def draw_from(documents: list[list[int]]) -> DrawDocument:
+    return lambda rng: documents[rng.randrange(len(documents))]
+
+
 def test_training_rows_start_with_a_document_and_repeat_for_the_same_seed() -> None:
     documents = [[1, 2, 3, 0], [4, 5, 0]]
-    rows = training_rows(documents, 50, 9, "a")
+    rows = training_rows(draw_from(documents), 50, 9, "a")
     assert rows.shape == (50, 9)
     assert set(rows[:, 0].tolist()) == {1, 4}
     for row in rows.tolist():
@@ -90,13 +98,14 @@ def test_training_rows_start_with_a_document_and_repeat_for_the_same_seed() -> N
             document = documents[0] if row[0] == 1 else documents[1]
             assert row[: len(document)] == document[: len(row)]
             row = row[len(document) :]
-    assert torch.equal(rows, training_rows(documents, 50, 9, "a"))
-    assert not torch.equal(rows, training_rows(documents, 50, 9, "b"))
+    assert torch.equal(rows, training_rows(draw_from(documents), 50, 9, "a"))
+    assert not torch.equal(rows, training_rows(draw_from(documents), 50, 9, "b"))
 
 
 def test_evaluation_counts_each_token_once(documents: list[list[int]]) -> None:
-    run = Training(MICRO, documents, 280)
+    run = Training(MICRO, draw_from(documents), 280)
     total, count = 0.0, 0
+    run.model.eval()
     for document in documents:
         ids = torch.tensor(document)
         logits = run.model(ids[None, :-1]).logits[0]
@@ -124,15 +133,15 @@ def test_the_last_steps_have_all_positions() -> None:
 def test_training_lowers_the_loss_and_resumes_to_the_same_weights(
     documents: list[list[int]], tmp_path: Path
 ) -> None:
-    whole = Training(MICRO, documents, 280)
+    whole = Training(MICRO, draw_from(documents), 280)
     before = held_out_loss(whole.model, documents)
     losses = [whole.advance() for _ in range(12)]
     assert held_out_loss(whole.model, documents) < before - 0.5
 
-    first = Training(MICRO, documents, 280)
+    first = Training(MICRO, draw_from(documents), 280)
     assert [first.advance() for _ in range(5)] == losses[:5]
     first.save(tmp_path / "c.pt")
-    second = Training(MICRO, documents, 280)
+    second = Training(MICRO, draw_from(documents), 280)
     second.resume(tmp_path / "c.pt")
     assert second.step == 5
     assert [second.advance() for _ in range(7)] == losses[5:]
@@ -143,11 +152,54 @@ def test_training_lowers_the_loss_and_resumes_to_the_same_weights(
     assert [path.name for path in tmp_path.iterdir()] == ["c.pt"]
 
 
+def test_a_longer_run_remembers_what_it_was(documents: list[list[int]], tmp_path: Path) -> None:
+    """Its learning rate took another course than the settings alone would give."""
+    first = Training(replace(MICRO, steps=2), draw_from(documents), 280)
+    first.advance()
+    first.save(tmp_path / "c.pt")
+    longer = Training(replace(MICRO, steps=9), draw_from(documents), 280)
+    longer.resume(tmp_path / "c.pt")
+    assert longer.lengthened_at == [1]
+    longer.save(tmp_path / "c.pt")
+    again = Training(replace(MICRO, steps=9), draw_from(documents), 280)
+    again.resume(tmp_path / "c.pt")
+    assert again.lengthened_at == [1]
+
+
+def test_dropout_is_of_the_training_alone(documents: list[list[int]]) -> None:
+    run = Training(replace(MICRO, dropout=0.5), draw_from(documents), 280)
+    ids = torch.tensor(documents[:1])
+    first, second = (run.model(ids).logits for _ in range(2))
+    assert not torch.equal(first, second)
+    assert held_out_loss(run.model, documents) == held_out_loss(run.model, documents)
+
+
+def test_names_change_and_stay_the_same_within_a_story() -> None:
+    text = "Lily's dog Waffles barked. Tom saw Lily. Will you come, Tom? said Mr Grey. Lilypad."
+    found = {renamed(text, random.Random(seed)) for seed in range(30)}
+    assert len(found) > 20
+    for other in found:
+        match = re.fullmatch(
+            r"(\w+)'s dog (\w+) barked. (\w+) saw \1. Will you come, \3\? said Mr Grey. Lilypad.", other
+        )
+        assert match is not None, other
+        assert match[1] in GIRLS
+        assert match[2] in PETS
+        assert match[3] in BOYS
+
+
+@given(st.lists(st.sampled_from((*GIRLS, *BOYS, *PETS)), max_size=12), st.integers())
+def test_different_people_stay_different(names: list[str], seed: int) -> None:
+    other = renamed(" ".join(names), random.Random(seed)).split()
+    assert len(other) == len(names)
+    assert len(set(zip(names, other, strict=True))) == len(set(names)) == len(set(other))
+
+
 def test_a_checkpoint_of_other_settings_is_refused(documents: list[list[int]], tmp_path: Path) -> None:
-    Training(MICRO, documents, 280).save(tmp_path / "c.pt")
-    Training(replace(MICRO, steps=99), documents, 280).resume(tmp_path / "c.pt")
+    Training(MICRO, draw_from(documents), 280).save(tmp_path / "c.pt")
+    Training(replace(MICRO, steps=99), draw_from(documents), 280).resume(tmp_path / "c.pt")
     with pytest.raises(ConfigError, match="other settings"):
-        Training(replace(MICRO, peak_lr=1.0), documents, 280).resume(tmp_path / "c.pt")
+        Training(replace(MICRO, peak_lr=1.0), draw_from(documents), 280).resume(tmp_path / "c.pt")
 
 
 def test_nothing_held_out_is_refused(tmp_path: Path) -> None:

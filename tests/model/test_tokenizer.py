@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -73,7 +75,7 @@ def test_the_error_says_where() -> None:
 def test_special_tokens_are_added_as_the_tokenizer_wants() -> None:
     backend = Backend(WordLevel({"<s>": 0, "a": 1}, unk_token="a"))
     backend.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
-    tokenizer = Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>"))
+    tokenizer = Tokenizer.from_hf(PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>"))
     assert tokenizer.encode("a") == [0, 1]
     assert tokenizer.encode("a", add_special_tokens=False) == [1]
     assert tokenizer.eos_token_id is None
@@ -118,7 +120,7 @@ def test_chats_that_are_refused(chat_folder: Path) -> None:
 
 def test_longest_token() -> None:
     def longest(backend: Backend) -> int:
-        return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend)).max_token_chars
+        return Tokenizer.from_hf(PreTrainedTokenizerFast(tokenizer_object=backend)).max_token_chars
 
     vocab = {"a": 0, "aa": 1, "aaaa": 2}
     assert longest(Backend(BPE(vocab=vocab, merges=[("a", "a"), ("aa", "aa")]))) == 4
@@ -140,3 +142,44 @@ def test_folders_without_a_tokenizer_or_with_a_broken_one(tmp_path: Path) -> Non
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(UnsupportedModelError, match="cannot be loaded"):
         read_tokenizer(folder)
+
+
+PLAIN = {"backend": "tokenizers", "tokenizer_class": "TokenizersBackend", "eos_token": "</s>"}
+
+
+@pytest.mark.parametrize(
+    ("config", "plain"),
+    [
+        (PLAIN, True),
+        ({**PLAIN, "model_max_length": 64, "pad_token": "</s>"}, True),
+        ({**PLAIN, "eos_token": "d"}, False),  # a word that becomes a special token
+        ({**PLAIN, "add_bos_token": True, "bos_token": "<s>"}, False),
+        ({**PLAIN, "backend": None}, False),
+        ({**PLAIN, "tokenizer_class": "LlamaTokenizerFast"}, False),
+    ],
+)
+def test_a_folder_without_more_than_tokenizer_json_reads_as_in_transformers(
+    tmp_path: Path, config: dict[str, object], plain: bool
+) -> None:
+    backend = Backend(BPE(vocab={"a": 0, "b": 1, "c": 2, "d": 3}, merges=[]))
+    backend.add_special_tokens(["<s>", "</s>"])
+    backend.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    with patch("transformers.AutoTokenizer.from_pretrained", wraps=AutoTokenizer.from_pretrained) as asked:
+        tokenizer = read_tokenizer(tmp_path)
+    assert asked.called != plain
+    assert tokenizer is not None
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer.encode("<s>abcd</s>") == theirs.encode("<s>abcd</s>")
+    ids = [4, 0, 1, 2, 3, 5]
+    assert tokenizer.decode(ids) == theirs.decode(ids, skip_special_tokens=True)
+    assert (tokenizer.eos_token_id, tokenizer.vocab_size) == (theirs.eos_token_id, len(theirs))
+
+
+def test_a_file_that_asks_for_truncation_or_padding_is_not_obeyed() -> None:
+    backend = Backend(BPE(vocab={"a": 0}, merges=[]))
+    backend.enable_truncation(3)
+    backend.enable_padding(length=5)
+    tokenizer = Tokenizer.from_hf(PreTrainedTokenizerFast(tokenizer_object=backend))
+    assert tokenizer.encode("aaaa") == [0] * 4
+    assert tokenizer.encode("a") == [0]

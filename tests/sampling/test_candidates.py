@@ -7,7 +7,9 @@ import math
 import pytest
 import torch
 
-from minipaged.sampling.candidates import likeliest_tokens
+from minipaged.sampling.candidates import likeliest_tokens, queue_likeliest_tokens
+from minipaged.sampling.logprob_tensors import prompt_logprobs, queue_prompt_logprobs
+from minipaged.sampling.queued import queued_together
 
 
 def test_they_are_the_largest_log_probabilities_of_each_row() -> None:
@@ -41,3 +43,15 @@ def test_a_row_that_is_not_sound_has_none_and_leaves_the_others_alone(bad: float
 
 def test_no_rows() -> None:
     assert likeliest_tokens(torch.zeros(0, 5), []) == []
+
+
+def test_results_of_several_kinds_are_read_at_once() -> None:
+    logits = torch.randn(4, 30, generator=torch.Generator().manual_seed(1))
+    following = torch.tensor([3, 5, 7, 9])
+    rows = (slice(0, 3), slice(3, 4))
+    pieces = [queue_prompt_logprobs(logits[part], following[part], 2) for part in rows]
+    found = queue_likeliest_tokens(logits, [1, 2, 3, 4]).beside(queued_together(pieces, logits.device)).read()
+    assert found[0] == likeliest_tokens(logits, [1, 2, 3, 4])
+    assert found[1] == [prompt_logprobs(logits[part], following[part], 2) for part in rows]
+    nothing = queued_together([], logits.device).beside(queued_together([], logits.device))
+    assert nothing.read() == ([], [])

@@ -36,7 +36,7 @@ that lessons, tests and the demo run without a network on a model whose output c
 | positions | 1024 |
 | tokenizer | byte-level BPE, {vocab_size:,} tokens at most; `<|endoftext|>` ends a story |
 | training text | {tokens:,} tokens in {stories:,} stories |
-| training | {steps:,} steps of {step_tokens:,} tokens, seed {seed} |
+| training | {steps:,} steps of {step_tokens:,} tokens, seed {seed}{lengthened} |
 | held-out loss | {held_out_loss:.3f} nats a token, {held_out_bits_per_byte:.3f} bits a byte |
 | held out | {held_out_stories:,} stories |
 | licence | MIT, like the rest of the package |
@@ -91,8 +91,11 @@ def samples(folder: Path) -> str:
 def write_card(folder: Path) -> None:
     """Write README.md into a trained model's folder."""
     report = json.loads((folder / "training.json").read_text(encoding="utf-8"))
-    settings = report.pop("settings")
-    card = _CARD.format(**settings, **report, most_tokens=MOST_TOKENS, samples=samples(folder))
+    settings, ends = report.pop("settings"), report.pop("lengthened_at")
+    lengthened = f", in runs that ended after {', '.join(f'{end:,}' for end in ends)} and all" if ends else ""
+    card = _CARD.format(
+        **settings, **report, lengthened=lengthened, most_tokens=MOST_TOKENS, samples=samples(folder)
+    )
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 

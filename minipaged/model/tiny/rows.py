@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -11,15 +11,18 @@ from torch import Tensor
 IGNORED = -100
 """A label that counts nothing; PyTorch's default."""
 
+DrawDocument = Callable[[random.Random], Sequence[int]]
+"""Gives the token ids of one document, with the end token. Which one depends on the argument alone."""
 
-def training_rows(documents: Sequence[Sequence[int]], rows: int, length: int, seed: str) -> Tensor:
+
+def training_rows(draw: DrawDocument, rows: int, length: int, seed: str) -> Tensor:
     """Each row starts with a document and is filled with more, drawn at random; the last is cut.
 
     No document is masked from the one before it. The rows depend on nothing but the arguments, so an
     interrupted training goes on with the same rows.
 
     Args:
-        documents: token ids with the end token.
+        draw: where documents come from.
 
     Returns:
         int64 `[rows, length]`.
@@ -29,7 +32,7 @@ def training_rows(documents: Sequence[Sequence[int]], rows: int, length: int, se
     for _ in range(rows):
         row: list[int] = []
         while len(row) < length:
-            row.extend(documents[rng.randrange(len(documents))])
+            row.extend(draw(rng))
         filled.append(row[:length])
     return torch.tensor(filled)  # [rows, length]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -30,6 +31,7 @@ from rich.progress import (
 
 from minipaged.errors import ConfigError
 from minipaged.model.tiny.clean import read_texts
+from minipaged.model.tiny.renaming import renamed
 from minipaged.model.tiny.tokenizer import save_tokenizer, train_tokenizer
 from minipaged.model.tiny.training import Settings, Training, held_out_loss
 
@@ -59,7 +61,11 @@ def train(corpus: Path, folder: Path, settings: Settings, console: Console) -> N
     if not held_out:
         raise ConfigError(f"{corpus / 'heldout.jsonl'} holds no stories: write a longer corpus")
     num_tokens = sum(map(len, documents))
-    run = Training(settings, documents, len(tokenizer))
+
+    def draw(rng: random.Random) -> list[int]:
+        return tokenise(tokenizer, [renamed(texts[rng.randrange(len(texts))], rng)])[0]
+
+    run = Training(settings, draw, len(tokenizer))
     console.print(
         f"{run.model.num_parameters():,} parameters; {len(documents):,} stories, {num_tokens:,} tokens, "
         f"each seen {settings.steps * settings.step_tokens / num_tokens:.1f} times; "
@@ -81,6 +87,7 @@ def train(corpus: Path, folder: Path, settings: Settings, console: Console) -> N
     save_tokenizer(tokenizer, folder)
     report = {
         "settings": asdict(settings),
+        "lengthened_at": run.lengthened_at,
         "stories": len(documents),
         "tokens": num_tokens,
         "parameters": run.model.num_parameters(),

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from minipaged.errors import ConfigError
-from minipaged.model.tiny.rows import IGNORED, evaluation_rows, training_rows
+from minipaged.model.tiny.rows import IGNORED, DrawDocument, evaluation_rows, training_rows
 from minipaged.model.tiny.tokenizer import VOCAB_SIZE
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Settings:
             positions.
         peak_lr: reached after `warmup` steps and kept until the last `decay_share` of them, in which
             it falls to 0 in a straight line.
+        dropout: share of what each layer's two halves add to the hidden states, in training.
     """
 
     seed: int = 20230917
@@ -44,7 +45,8 @@ class Settings:
     peak_lr: float = 3e-3
     warmup: int = 100
     decay_share: float = 0.3
-    weight_decay: float = 0.1
+    weight_decay: float = 0.3
+    dropout: float = 0.1
     clip_norm: float = 1.0
     vocab_size: int = VOCAB_SIZE
     hidden_size: int = 192
@@ -70,7 +72,7 @@ def new_model(settings: Settings, vocab_size: int) -> LlamaForCausalLM:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(settings.seed)
-    return LlamaForCausalLM(
+    model = LlamaForCausalLM(
         LlamaConfig(
             vocab_size=vocab_size,
             hidden_size=settings.hidden_size,
@@ -86,6 +88,15 @@ def new_model(settings: Settings, vocab_size: int) -> LlamaForCausalLM:
             eos_token_id=0,
         )
     )
+    # transformers has dropout for a Llama's attention weights alone.
+    for name, module in model.named_modules():
+        if name.endswith(".mlp"):
+            module.register_forward_hook(lambda mlp, _, out: F.dropout(out, settings.dropout, mlp.training))
+        if name.endswith(".self_attn"):
+            module.register_forward_hook(
+                lambda attention, _, out: (F.dropout(out[0], settings.dropout, attention.training), *out[1:])
+            )
+    return model
 
 
 def new_optimiser(model: LlamaForCausalLM, settings: Settings) -> torch.optim.AdamW:
@@ -109,9 +120,11 @@ def loss_of(model: LlamaForCausalLM, inputs: Tensor, labels: Tensor, reduction: 
 def held_out_loss(model: LlamaForCausalLM, documents: Sequence[Sequence[int]]) -> float:
     """Mean over all tokens of all documents but each one's first, in nats."""
     total, count = 0.0, 0
+    model.eval()
     for inputs, labels in evaluation_rows(documents, rows=32):
         total += loss_of(model, inputs, labels, reduction="sum").item()
         count += int((labels != IGNORED).sum())
+    model.train()
     return total / count if count else math.nan
 
 
@@ -120,18 +133,21 @@ class Training:
 
     Args:
         settings: seeds and sizes.
-        documents: token ids with the end token.
+        draw: where the stories come from.
         vocab_size: of the tokenizer.
 
     Attributes:
         step: steps done.
+        lengthened_at: steps at which the run was given another length, and its learning rate another
+            course: what the settings alone do not say.
     """
 
-    def __init__(self, settings: Settings, documents: Sequence[Sequence[int]], vocab_size: int) -> None:
+    def __init__(self, settings: Settings, draw: DrawDocument, vocab_size: int) -> None:
         self.settings = settings
         self.model = new_model(settings, vocab_size)
         self.step = 0
-        self._documents = documents
+        self.lengthened_at: list[int] = []
+        self._draw = draw
         self._optimiser = new_optimiser(self.model, settings)
 
     def advance(self) -> float:
@@ -143,13 +159,14 @@ class Training:
         settings = self.settings
         context = settings.context_of(self.step)
         rows = training_rows(
-            self._documents,
+            self._draw,
             max(1, settings.step_tokens // context),
             context + 1,
             f"{settings.seed}/{self.step}",
         )
         for group in self._optimiser.param_groups:
             group["lr"] = settings.learning_rate(self.step)
+        torch.manual_seed(settings.seed + self.step)  # of the dropout
         loss = loss_of(self.model, rows[:, :-1], rows[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
@@ -163,6 +180,7 @@ class Training:
         state = {
             "settings": asdict(self.settings),
             "step": self.step,
+            "lengthened_at": self.lengthened_at,
             "model": self.model.state_dict(),
             "optimiser": self._optimiser.state_dict(),
         }
@@ -181,5 +199,8 @@ class Training:
                 f"{path} was made with other settings: {state['settings']}. Delete it, or use them."
             )
         self.step = state["step"]
+        self.lengthened_at = state["lengthened_at"]
+        if state["settings"]["steps"] != self.settings.steps:
+            self.lengthened_at = [*self.lengthened_at, self.step]
         self.model.load_state_dict(state["model"])
         self._optimiser.load_state_dict(state["optimiser"])

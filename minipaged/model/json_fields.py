@@ -1,0 +1,105 @@
+"""Typed reading of a model's JSON files, with errors that name the field."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from minipaged.errors import UnsupportedModelError
+
+_T = TypeVar("_T")
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """The object that a file holds.
+
+    Raises:
+        UnsupportedModelError: no such file, no JSON, or something else than an object.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    # Deep nesting ends in a RecursionError.
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnsupportedModelError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise UnsupportedModelError(f"{path} must hold a JSON object, not {type(content).__name__}.")
+    return content
+
+
+class Fields:
+    """The fields of a JSON object.
+
+    Args:
+        values: as read.
+        defaults: for those that are missing; `null` does not count as missing.
+
+    All readers raise `UnsupportedModelError` for a value of another type, and, where they do not give `None`,
+    for one that is `null`, or missing without a default.
+    """
+
+    def __init__(self, values: Mapping[str, object], defaults: Mapping[str, object] | None = None) -> None:
+        self._values = values
+        self._defaults = defaults or {}
+
+    def get(self, name: str) -> object:
+        """As it is, or `None`."""
+        return self._values.get(name, self._defaults.get(name))
+
+    def optional_whole(self, name: str) -> int | None:
+        value = self.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise _wrong(name, value, "a whole number")
+        return value
+
+    def whole(self, name: str) -> int:
+        return _present(name, self.optional_whole(name))
+
+    def number(self, name: str) -> float:
+        """A finite one."""
+        value = _present(name, self.get(name))
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise _wrong(name, value, "a number")
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        value = _present(name, self.get(name))
+        if not isinstance(value, bool):
+            raise _wrong(name, value, "true or false")
+        return value
+
+    def text(self, name: str) -> str:
+        value = _present(name, self.get(name))
+        if not isinstance(value, str):
+            raise _wrong(name, value, "a text")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """Empty where there is none."""
+        value = self.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise _wrong(name, value, "a list of texts")
+        return value
+
+    def mapping(self, name: str) -> Mapping[str, object]:
+        """Empty where there is none."""
+        value = self.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise _wrong(name, value, "an object")
+        return value
+
+
+def _present(name: str, value: _T | None) -> _T:
+    if value is None:
+        raise UnsupportedModelError(f"The model's configuration does not say its {name}.")
+    return value
+
+
+def _wrong(name: str, value: object, expected: str) -> UnsupportedModelError:
+    return UnsupportedModelError(f"The model's configuration has {name}={value!r:.200}: not {expected}.")
