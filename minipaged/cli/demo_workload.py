@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from minipaged.model.tokenizer import Tokenizer
 
 _SHARED = (
-    "Mira kept the lighthouse on a small island far out in the sea. Every evening she climbed the stairs, "
-    "lit the lamp, and wrote one line into her diary. She had a grey cat, a red boat and a telescope. "
+    "Nora lived in a small house by the sea with her grandma, a grey cat and a little red boat. Every night "
+    "she climbed up the stairs, put a lamp in the window, and looked for ships. She wrote the names of all the "
+    "ships into a big blue book. "
 )
 
 
@@ -33,20 +34,19 @@ class _Plan:
 
 
 _PLANS = (
-    _Plan("One night a storm came up, and", True, 48),
-    _Plan("Once upon a time there was", False, 60),
-    _Plan("On Monday her brother came to visit. He brought", True, 36),
-    _Plan("The three things that a good story needs are", False, 44),
-    _Plan("In spring, when the ice was gone and the first ships came back from the south, she saw", True, 56),
+    _Plan("One morning, the lamp was", True, 48),
+    _Plan("Once upon a time there lived a", False, 60),
+    _Plan("On Saturday, her brother came to visit. He brought", True, 36),
+    _Plan("The three things that a good friend needs are", False, 44),
+    _Plan("In the morning, when the sun came up and the snow was gone, she found", True, 56),
     _Plan(
-        "The harbour was full of people that morning. Fishermen sold what they had caught in the night, "
-        "children ran between the boats, and an old captain, who had seen the whole world, sat on a barrel "
-        "and told everybody about",
+        "The village was full of people that morning. The farmer sold apples, the baker sold bread, children "
+        "ran around, and an old man with a big hat sat under a tree and told everybody about",
         False,
         40,
     ),
-    _Plan("The cat", True, 28),
-    _Plan("Through the telescope she could see the town, where", True, 52),
+    _Plan("One day, the cat", True, 28),
+    _Plan("Grandma said that", True, 52),
 )
 
 

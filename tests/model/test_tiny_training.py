@@ -152,18 +152,19 @@ def test_training_lowers_the_loss_and_resumes_to_the_same_weights(
     assert [path.name for path in tmp_path.iterdir()] == ["c.pt"]
 
 
-def test_a_longer_run_remembers_what_it_was(documents: list[list[int]], tmp_path: Path) -> None:
-    """Its learning rate took another course than the settings alone would give."""
-    first = Training(replace(MICRO, steps=2), draw_from(documents), 280)
-    first.advance()
-    first.save(tmp_path / "c.pt")
-    longer = Training(replace(MICRO, steps=9), draw_from(documents), 280)
-    longer.resume(tmp_path / "c.pt")
-    assert longer.lengthened_at == [1]
-    longer.save(tmp_path / "c.pt")
-    again = Training(replace(MICRO, steps=9), draw_from(documents), 280)
-    again.resume(tmp_path / "c.pt")
-    assert again.lengthened_at == [1]
+@pytest.mark.parametrize(("done", "expected"), [(8, [8]), (2, [])])
+def test_a_longer_run_remembers_what_it_was(
+    documents: list[list[int]], tmp_path: Path, done: int, expected: list[int]
+) -> None:
+    """Where its learning rate had taken another course than the settings of now would give."""
+    run = Training(replace(MICRO, steps=10), draw_from(documents), 280)
+    for _ in range(done):
+        run.advance()
+    for _ in range(2):
+        run.save(tmp_path / "c.pt")
+        run = Training(replace(MICRO, steps=20), draw_from(documents), 280)
+        run.resume(tmp_path / "c.pt")
+        assert run.lengthened_at == expected
 
 
 def test_dropout_is_of_the_training_alone(documents: list[list[int]]) -> None:

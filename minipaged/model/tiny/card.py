@@ -36,7 +36,8 @@ that lessons, tests and the demo run without a network on a model whose output c
 | positions | 1024 |
 | tokenizer | byte-level BPE, {vocab_size:,} tokens at most; `<|endoftext|>` ends a story |
 | training text | {tokens:,} tokens in {stories:,} stories |
-| training | {steps:,} steps of {step_tokens:,} tokens, seed {seed}{lengthened} |
+| training | {steps:,} steps of {step_tokens:,} tokens, seed {seed}{lengthened}; dropout {dropout:g} |
+| | the people's names change each time a story is met (`renaming.py`) |
 | held-out loss | {held_out_loss:.3f} nats a token, {held_out_bits_per_byte:.3f} bits a byte |
 | held out | {held_out_stories:,} stories |
 | licence | MIT, like the rest of the package |
@@ -62,6 +63,11 @@ same text.)
 Writing it was the engine's first long run. The last 100 minutes of shard 1, on one core beside other work,
 128 stories at a time: 757,396 tokens, 126.5 a second, 128 preemptions, 79 % of the prompts' tokens found in
 the prefix cache (1,234,008 of 1,559,326), and as many free blocks at the end as at the beginning.
+
+## What else was tried
+
+Without dropout and new names, the stories were learnt by heart: 1.680 nats held out after 1,600 steps (1.534 in
+training), and 1.696 after 4,000 (1.135 in training).
 
 ## Samples
 

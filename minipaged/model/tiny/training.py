@@ -66,6 +66,10 @@ class Settings:
         """Length of a step's rows."""
         return MAX_POSITIONS if step >= (1 - self.long_share) * self.steps else self.context
 
+    def course(self, step: int) -> tuple[float, int]:
+        """What of a step depends on the length of the run."""
+        return self.learning_rate(step), self.context_of(step)
+
 
 def new_model(settings: Settings, vocab_size: int) -> LlamaForCausalLM:
     """The model with fresh weights, float32, in Hugging Face's implementation."""
@@ -138,8 +142,8 @@ class Training:
 
     Attributes:
         step: steps done.
-        lengthened_at: steps at which the run was given another length, and its learning rate another
-            course: what the settings alone do not say.
+        lengthened_at: steps at which the run was given another length when its learning rate had taken a
+            course already that these settings do not give.
     """
 
     def __init__(self, settings: Settings, draw: DrawDocument, vocab_size: int) -> None:
@@ -200,7 +204,8 @@ class Training:
             )
         self.step = state["step"]
         self.lengthened_at = state["lengthened_at"]
-        if state["settings"]["steps"] != self.settings.steps:
+        before = Settings(**state["settings"])
+        if any(before.course(step) != self.settings.course(step) for step in range(self.step)):
             self.lengthened_at = [*self.lengthened_at, self.step]
         self.model.load_state_dict(state["model"])
         self._optimiser.load_state_dict(state["optimiser"])
