@@ -28,6 +28,7 @@ from transformers import (
 )
 
 from minipaged.model.config import ModelConfig
+from minipaged.model.hf_config import read_hf_config
 from minipaged.model.loader import LoadedModel
 
 Family = Literal["llama", "mistral", "qwen2", "qwen3"]
@@ -137,6 +138,11 @@ def make_config(family: Family = "llama", **shape: Unpack[Shape]) -> PreTrainedC
     if family == "qwen3":
         return Qwen3Config(**common, attention_bias=bias)
     return LlamaConfig(**common, attention_bias=bias)
+
+
+def config_of(config: PreTrainedConfig) -> ModelConfig:
+    """What we read from a configuration that transformers has in memory."""
+    return read_hf_config(config.to_dict())
 
 
 def make_hf_model(config: PreTrainedConfig, seed: int = 0) -> PreTrainedModel:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 _SHARED = (
     "Nora lived in a small house by the sea with her grandma, a grey cat and a little red boat. Every night "
-    "she climbed up the stairs, put a lamp in the window, and looked for ships. She wrote the names of all the "
-    "ships into a big blue book. "
+    "she climbed up the stairs, put a lamp in the window, and looked for ships. She wrote the names of all "
+    "the ships into a big blue book. "
 )
 
 

@@ -9,12 +9,9 @@ read: a model that runs with a feature silently missing would give plausible non
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from minipaged.errors import UnsupportedModelError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
 
 Architecture = Literal["llama", "mistral", "qwen2", "qwen3"]
 RopeScaling = Literal["default", "linear", "llama3", "divisors"]
@@ -108,20 +105,6 @@ class ModelConfig:
             raise unsupported(f"an odd head dimension ({self.head_dim}; RoPE rotates pairs)")
         if self.rope.scaling == "divisors" and len(self.rope.divisors) != self.head_dim // 2:
             raise unsupported(f"{len(self.rope.divisors)} RoPE divisors for head dimension {self.head_dim}")
-
-    @classmethod
-    def from_hf(cls, config: PreTrainedConfig) -> ModelConfig:
-        """Reads a Hugging Face configuration.
-
-        Args:
-            config: as `transformers` has it in memory. A file is read without it.
-
-        Raises:
-            UnsupportedModelError: an architecture or a feature that the decoder does not have.
-        """
-        from minipaged.model.hf_config import read_hf_config
-
-        return read_hf_config(config.to_dict())
 
 
 def token_ids(value: object) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import cast
+from typing import Unpack, cast
 
 import pytest
 import torch
@@ -19,8 +19,10 @@ pytest.importorskip("triton")
 
 from minipaged import BeamSearchParams, LLMEngine, SamplingParams
 from minipaged.attention.triton_setup import prepare_triton
+from minipaged.config import EngineOptions
 from minipaged.graphs.capture import rerun
 from minipaged.model.kernels import DecoderKernels
+from minipaged.model.loader import LoadedModel
 from minipaged.parts import Parts
 from minipaged.sampling import draw
 
@@ -89,6 +91,10 @@ def without_kernels(nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "_survivors", lambda logits: None)
 
 
+def triton_engine(model: LoadedModel, **options: Unpack[EngineOptions]) -> LLMEngine:
+    return make_engine(model, device="auto", attention_backend="triton", **options)
+
+
 def reads_of_each_step(engine: LLMEngine) -> list[list[str]]:
     reads: list[list[str]] = []
     while engine.has_unfinished_requests():
@@ -115,10 +121,8 @@ SAMPLING = {
 def test_one_read_for_each_step(
     nano_gqa: Pair, params: SamplingParams | BeamSearchParams, parts: Parts | None
 ) -> None:
-    engine = make_engine(
+    engine = triton_engine(
         nano_gqa.model,
-        device="auto",
-        attention_backend="triton",
         block_size=4,
         num_blocks=40,
         max_model_len=32,
@@ -132,10 +136,8 @@ def test_one_read_for_each_step(
 
 @pytest.mark.usefixtures("without_kernels")
 def test_one_read_for_a_step_of_all_kinds(nano_gqa: Pair) -> None:
-    engine = make_engine(
+    engine = triton_engine(
         nano_gqa.model,
-        device="auto",
-        attention_backend="triton",
         block_size=4,
         num_blocks=80,
         max_model_len=32,
@@ -148,10 +150,8 @@ def test_one_read_for_a_step_of_all_kinds(nano_gqa: Pair) -> None:
 
 @pytest.mark.usefixtures("without_kernels")
 def test_no_read_in_the_middle_of_a_prompt(nano_gqa: Pair) -> None:
-    engine = make_engine(
+    engine = triton_engine(
         nano_gqa.model,
-        device="auto",
-        attention_backend="triton",
         num_blocks=4,
         max_model_len=16,
         max_num_batched_tokens=2,

@@ -8,10 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedModel
 
-from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
 from tests.model.dense import dense_attend, packed_logits
-from tests.oracle import FAMILIES, Family, Oracle, make_config, make_hf_model
+from tests.oracle import FAMILIES, Family, Oracle, config_of, make_config, make_hf_model
 
 CPU = torch.device("cpu")
 LLAMA3: dict[str, float | str] = {
@@ -27,7 +26,7 @@ LINEAR: dict[str, float | str] = {"rope_type": "linear", "rope_theta": 10_000.0,
 
 def decoder_like(hf: PreTrainedModel, dtype: torch.dtype = torch.float32) -> Decoder:
     """Our decoder with the weights of a transformers model."""
-    decoder = Decoder(ModelConfig.from_hf(hf.config), dtype, CPU)
+    decoder = Decoder(config_of(hf.config), dtype, CPU)
     weights = hf.state_dict()
     for name, slot in decoder.weight_views().items():
         slot.copy_(weights[name])
@@ -145,7 +144,7 @@ def test_attend_gets_each_layer_in_order_with_heads_apart() -> None:
 @pytest.mark.parametrize("tied", [False, True])
 def test_slots_cover_every_parameter_once(family: Family, tied: bool) -> None:
     hf = make_hf_model(make_config(family, tied=tied))
-    decoder = Decoder(ModelConfig.from_hf(hf.config), torch.float32, CPU)
+    decoder = Decoder(config_of(hf.config), torch.float32, CPU)
     for parameter in decoder.parameters():
         parameter.data.zero_()
     slots = decoder.weight_views()

@@ -12,13 +12,13 @@ from transformers import PreTrainedModel
 
 from minipaged.errors import UnsupportedModelError, WeightsError
 from minipaged.model import gguf_source
-from minipaged.model.config import ModelConfig, RopeConfig
+from minipaged.model.config import RopeConfig
 from minipaged.model.gguf_file import GgufFile
 from minipaged.model.loader import load_model
 from minipaged.model.rope import frequencies
 from tests.model.dense import packed_logits
 from tests.model.gguf_files import add_tensors, finish, model_writer, quantised, write_model
-from tests.oracle import FAMILIES, Family, Oracle, make_config, make_hf_model
+from tests.oracle import FAMILIES, Family, Oracle, config_of, make_config, make_hf_model
 
 CPU = torch.device("cpu")
 TOKENS = [3, 141, 59, 26, 5, 35, 89, 79, 32, 38]
@@ -47,7 +47,7 @@ def test_logits_equal_transformers(tmp_path: Path, family: Family, tied: bool) -
 def test_config(tmp_path: Path, family: Family) -> None:
     hf = small(family, tied=True)
     config = load_model(str(write_model(tmp_path / "m.gguf", hf)), dtype=torch.float32, device=CPU).config
-    expected = ModelConfig.from_hf(hf.config)
+    expected = config_of(hf.config)
     assert config.rms_norm_eps == pytest.approx(expected.rms_norm_eps)
     ours = {**vars(config), "rms_norm_eps": 0}
     # Mistral is llama to GGUF.
@@ -96,7 +96,7 @@ def test_llama3_scaling_is_stored_as_divisors(tmp_path: Path) -> None:
     rope = {"rope_type": "llama3", "rope_theta": 500_000.0, "factor": 8.0, "low_freq_factor": 1.0}
     rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 64}
     hf = make_hf_model(make_config("llama", rope=rope))
-    scaled = frequencies(ModelConfig.from_hf(hf.config).rope, 32)
+    scaled = frequencies(config_of(hf.config).rope, 32)
     divisors = (frequencies(RopeConfig(500_000.0), 32) / scaled).numpy().astype(np.float32)
     writer = model_writer(tmp_path / "m.gguf", hf)
     add_tensors(writer, hf)

@@ -26,12 +26,13 @@ from transformers import (
 from minipaged.errors import UnsupportedModelError
 from minipaged.model.config import SUPPORTED, ModelConfig, RopeConfig, token_ids
 from minipaged.model.hf_config import read_hf_config
+from tests.oracle import config_of
 
 YARN = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 32768}
 
 
 def test_qwen2_5_1_5b() -> None:
-    config = ModelConfig.from_hf(
+    config = config_of(
         Qwen2Config(
             hidden_size=1536,
             intermediate_size=8960,
@@ -78,9 +79,9 @@ def test_older_files_spell_rope_differently() -> None:
             "original_max_position_embeddings": 8192,
         },
     )
-    assert ModelConfig.from_hf(hf).rope == RopeConfig(500_000.0, "llama3", 32.0, 1.0, 4.0, 8192)
+    assert config_of(hf).rope == RopeConfig(500_000.0, "llama3", 32.0, 1.0, 4.0, 8192)
     hf = AutoConfig.for_model("llama", rope_theta=10_000.0, rope_scaling={"type": "linear", "factor": 2.0})
-    assert ModelConfig.from_hf(hf).rope == RopeConfig(10_000.0, "linear", 2.0)
+    assert config_of(hf).rope == RopeConfig(10_000.0, "linear", 2.0)
 
 
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -175,7 +176,7 @@ def test_a_field_of_another_kind_is_refused_by_name(wrong: dict[str, object], na
 
 def test_which_projections_have_biases() -> None:
     def biases(config: PreTrainedConfig) -> tuple[bool, bool]:
-        ours = ModelConfig.from_hf(config)
+        ours = config_of(config)
         return ours.qkv_bias, ours.o_bias
 
     assert biases(LlamaConfig()) == (False, False)
@@ -183,7 +184,7 @@ def test_which_projections_have_biases() -> None:
     assert biases(MistralConfig(sliding_window=None)) == (False, False)
     assert biases(Qwen2Config()) == (True, False)
     assert biases(Qwen3Config()) == (False, False)
-    assert ModelConfig.from_hf(Qwen3Config()).qk_norm
+    assert config_of(Qwen3Config()).qk_norm
 
 
 @pytest.mark.parametrize(
@@ -215,16 +216,16 @@ def test_which_projections_have_biases() -> None:
 )
 def test_unsupported_is_refused_by_name(config: PreTrainedConfig, named: str) -> None:
     with pytest.raises(UnsupportedModelError) as refusal:
-        ModelConfig.from_hf(config)
+        config_of(config)
     assert named in str(refusal.value)
     assert SUPPORTED in str(refusal.value)
 
 
 def test_a_window_that_hides_nothing_is_no_window() -> None:
     config = MistralConfig(sliding_window=4096, max_position_embeddings=4096)
-    assert ModelConfig.from_hf(config).architecture == "mistral"
+    assert config_of(config).architecture == "mistral"
     # Qwen's files give a window, and say beside it that it is not used.
-    assert ModelConfig.from_hf(Qwen2Config(sliding_window=128, use_sliding_window=False)).num_layers == 32
+    assert config_of(Qwen2Config(sliding_window=128, use_sliding_window=False)).num_layers == 32
 
 
 def test_end_tokens() -> None:
@@ -236,7 +237,7 @@ def test_end_tokens() -> None:
 
 
 def test_it_is_a_value() -> None:
-    config = ModelConfig.from_hf(LlamaConfig())
+    config = config_of(LlamaConfig())
     assert hash(config) == hash(replace(config))
     with pytest.raises(FrozenInstanceError):
         config.num_layers = 1  # pyright: ignore[reportAttributeAccessIssue]

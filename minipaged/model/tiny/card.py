@@ -66,8 +66,8 @@ the prefix cache (1,234,008 of 1,559,326), and as many free blocks at the end as
 
 ## What else was tried
 
-Without dropout and new names, the stories were learnt by heart: 1.680 nats held out after 1,600 steps (1.534 in
-training), and 1.696 after 4,000 (1.135 in training).
+Without dropout and new names, the stories were learnt by heart: 1.680 nats held out after 1,600 steps
+(1.534 in training), and 1.696 after 4,000 (1.135 in training).
 
 ## Samples
 
