@@ -92,7 +92,8 @@ def without_kernels(nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def triton_engine(model: LoadedModel, **options: Unpack[EngineOptions]) -> LLMEngine:
-    return make_engine(model, device="auto", attention_backend="triton", **options)
+    defaults = EngineOptions(device="auto", attention_backend="triton")
+    return make_engine(model, **(defaults | options))
 
 
 def reads_of_each_step(engine: LLMEngine) -> list[list[str]]:

@@ -12,7 +12,8 @@ from minipaged import LLM, LLMEngine, SamplingParams
 from minipaged.config import HashAlgorithm
 from minipaged.model.loader import LoadedModel
 from minipaged.output_processor import OutputProcessor
-from minipaged.sampling.sampler import SampledToken
+from minipaged.sampling.queued import Queued
+from minipaged.sampling.sampler import SampledToken, SamplingRow
 from tests.engine.conftest import Pair
 from tests.engine.driving import assert_all_free, assert_greedy, drain, greedy, make_engine, run
 
@@ -120,14 +121,14 @@ def test_logits_that_are_nan_end_their_request_alone(tiny: Pair, monkeypatch: py
     engine.step()
     import minipaged.runner as runner
 
-    def sample(logits: torch.Tensor, rows: list[object]) -> list[SampledToken]:
+    def queue_samples(logits: torch.Tensor, rows: list[SamplingRow]) -> Queued[list[SampledToken]]:
         logits[1] = float("nan")
-        return original(logits, rows)  # pyright: ignore[reportArgumentType]
+        return original(logits, rows)
 
-    original = runner.sample
-    monkeypatch.setattr(runner, "sample", sample)
+    original = runner.queue_samples
+    monkeypatch.setattr(runner, "queue_samples", queue_samples)
     engine.step()
-    monkeypatch.setattr(runner, "sample", original)
+    monkeypatch.setattr(runner, "queue_samples", original)
     finished = drain(engine)
     assert sorted(finished) == ["0", "2", "3"]
     assert all(output.outputs[0].finish_reason == "length" for output in finished.values())
