@@ -18,7 +18,8 @@ NUM_TOKENS = 8
 
 
 def sampling(n: int = N, seed: int = 5) -> SamplingParams:
-    return SamplingParams(n=n, seed=seed, max_tokens=NUM_TOKENS, ignore_eos=True)
+    # Hot enough that no two of 64 are likely to be the same story.
+    return SamplingParams(n=n, seed=seed, temperature=2.0, max_tokens=NUM_TOKENS, ignore_eos=True)
 
 
 def tokens(output: RequestOutput) -> list[list[int]]:
