@@ -159,14 +159,12 @@ class _Wanted:
         last: int64 `[R + B]`, for each row, that sequence's last token among the step's tokens.
         sampling_rows: how the first R are sampled.
         num_candidates: how many next tokens each of the B beams wants.
-        num_sequences: of the step.
     """
 
     sequences: list[int]
     last: IntArray
     sampling_rows: list[SamplingRow]
     num_candidates: list[int]
-    num_sequences: int
 
 
 def _wanted(batch: StepBatch, eos_token_ids: tuple[int, ...]) -> _Wanted:
@@ -185,7 +183,7 @@ def _wanted(batch: StepBatch, eos_token_ids: tuple[int, ...]) -> _Wanted:
             counts.append(search.num_candidates)
     sequences += beams
     last = batch.query_starts[1:][np.array(sequences, dtype=np.int64)].astype(np.int64) - 1  # [R + B]
-    return _Wanted(sequences, last, rows, counts, len(batch.items))
+    return _Wanted(sequences, last, rows, counts)
 
 
 def _sampling_rows(item: ScheduledSequence, eos_token_ids: tuple[int, ...]) -> list[SamplingRow]:

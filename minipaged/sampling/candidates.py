@@ -15,11 +15,6 @@ RankedTokens = tuple[tuple[int, float], ...]
 """(token id, log-probability), likeliest first."""
 
 
-def likeliest_tokens(logits: Tensor, counts: Sequence[int]) -> list[RankedTokens]:
-    """The likeliest next tokens of each row; waits for the device. See `queue_likeliest_tokens`."""
-    return queue_likeliest_tokens(logits, counts).read()
-
-
 @torch.inference_mode()
 def queue_likeliest_tokens(logits: Tensor, counts: Sequence[int]) -> Queued[list[RankedTokens]]:
     """The likeliest next tokens of each row, and their log-probabilities.

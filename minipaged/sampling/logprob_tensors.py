@@ -132,11 +132,6 @@ def _likeliest(logprobs: Tensor, num_top: int) -> Tensor:
     return belongs.float().topk(num_top, dim=-1).indices  # [C, K]
 
 
-def prompt_logprobs(logits: Tensor, next_token_ids: Tensor, k: int) -> list[TokenLogprobs]:
-    """What the model thought of each prompt token; waits for the device. See `queue_prompt_logprobs`."""
-    return queue_prompt_logprobs(logits, next_token_ids, k).read()
-
-
 @torch.inference_mode()
 def queue_prompt_logprobs(logits: Tensor, next_token_ids: Tensor, k: int) -> Queued[list[TokenLogprobs]]:
     """What the model thought of each prompt token, given those before it.

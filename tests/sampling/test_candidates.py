@@ -7,9 +7,13 @@ import math
 import pytest
 import torch
 
-from minipaged.sampling.candidates import likeliest_tokens, queue_likeliest_tokens
-from minipaged.sampling.logprob_tensors import prompt_logprobs, queue_prompt_logprobs
+from minipaged.sampling.candidates import RankedTokens, queue_likeliest_tokens
+from minipaged.sampling.logprob_tensors import queue_prompt_logprobs
 from minipaged.sampling.queued import queued_together
+
+
+def likeliest_tokens(logits: torch.Tensor, counts: list[int]) -> list[RankedTokens]:
+    return queue_likeliest_tokens(logits, counts).read()
 
 
 def test_they_are_the_largest_log_probabilities_of_each_row() -> None:
@@ -52,6 +56,6 @@ def test_results_of_several_kinds_are_read_at_once() -> None:
     pieces = [queue_prompt_logprobs(logits[part], following[part], 2) for part in rows]
     found = queue_likeliest_tokens(logits, [1, 2, 3, 4]).beside(queued_together(pieces, logits.device)).read()
     assert found[0] == likeliest_tokens(logits, [1, 2, 3, 4])
-    assert found[1] == [prompt_logprobs(logits[part], following[part], 2) for part in rows]
+    assert found[1] == [piece.read() for piece in pieces]
     nothing = queued_together([], logits.device).beside(queued_together([], logits.device))
     assert nothing.read() == ([], [])

@@ -9,10 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minipaged.sampling.logprob_tensors import prompt_logprobs
+from minipaged.sampling.logprob_tensors import queue_prompt_logprobs
 from minipaged.sampling.logprobs import Logprob, TokenLogprobs, decode_logprobs
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import SamplingRow, sample
+
+
+def prompt_logprobs(logits: torch.Tensor, following: torch.Tensor, k: int) -> list[TokenLogprobs]:
+    return queue_prompt_logprobs(logits, following, k).read()
 
 
 @settings(max_examples=100, deadline=None)
