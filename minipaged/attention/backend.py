@@ -7,7 +7,8 @@ from importlib.util import find_spec
 
 import torch
 
-from minipaged.attention.cpu import CPUAttention
+from minipaged.attention.cpu import cpu_attention
+from minipaged.attention.cpu_cache import cpu_write_kv
 from minipaged.attention.metadata import AttentionFn
 from minipaged.attention.reference import reference_attention
 from minipaged.attention.triton_setup import prepare_triton
@@ -27,7 +28,7 @@ def select_attention(backend: AttentionBackend, device: torch.device) -> Attenti
     if backend == "cpu":
         if device.type != "cpu":
             raise ConfigError(f"attention_backend='cpu' needs device='cpu', not {str(device)!r}; use 'auto'")
-        return CPUAttention()
+        return cpu_attention
     if backend == "triton":
         prepare_triton(device)  # before the import, which is where Triton decides how kernels run
         from minipaged.attention.triton_backend import TritonAttention
@@ -45,12 +46,16 @@ class CacheFunctions:
 
 
 def select_cache_functions(backend: AttentionBackend, device: torch.device) -> CacheFunctions:
-    """What goes with a backend's attention: kernels with Triton's, else PyTorch's own indexing.
+    """What goes with a backend's attention: kernels with Triton's, a loop with the CPU's, else PyTorch's own
+    indexing.
 
     Raises:
         ConfigError: the backend does not run on the device.
     """
-    if resolve_backend(backend, device) == "triton":
+    backend = resolve_backend(backend, device)
+    if backend == "cpu":
+        return CacheFunctions(cpu_write_kv, cache.copy_blocks)
+    if backend == "triton":
         prepare_triton(device)
         from minipaged.attention import triton_cache
 

@@ -5,86 +5,86 @@ The same results as `attention/reference.py`, several times as fast.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from minipaged.attention.metadata import AttentionMetadata
 from minipaged.attention.reference import gather, reference_attention
+from minipaged.cpu.threads import run_on_threads, threads_for
 
-WORTH_A_THREAD = 2_000_000
-"""Numbers of keys that one thread should have to read: about a millisecond's work. With less, waking
-another one costs more than it saves."""
-
-
-class CPUAttention:
-    """The attention backend for CPUs; called like any other (see `AttentionFn`).
-
-    It keeps threads for the decodes of large batches, as many as torch has; each engine has its own.
-    """
-
-    def __init__(self) -> None:
-        self._threads: ThreadPoolExecutor | None = None
-
-    def __call__(self, query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
-        if kv_layer.dtype == torch.float16:  # which numba cannot read
-            return reference_attention(query, kv_layer, metadata, scale)
-        output = torch.empty_like(query)
-        num_decodes = metadata.num_decodes
-        if num_decodes:
-            output[:num_decodes] = self._decode(query[:num_decodes], kv_layer, metadata, scale)
-        starts = metadata.query_start_list
-        for s in range(num_decodes, len(metadata.seq_lens_list)):
-            rows = slice(starts[s], starts[s + 1])
-            keys, values = gather(kv_layer, metadata.block_tables[s], metadata.seq_lens_list[s])
-            output[rows] = _prefill(query[rows], keys, values, scale)
-        return output
-
-    def _decode(self, query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
-        """One query for each sequence: `query` and the result are `[D, num_heads, head_dim]`."""
-        from minipaged.attention.cpu_kernels import attention_scores, weighted_values
-
-        lens = metadata.seq_lens_list[: len(query)]
-        keys, values = (_as_numpy(each) for each in kv_layer)  # [num_blocks, block_size, Hkv, head_dim]
-        # The arithmetic is in float32: scores rounded to bfloat16 are off by up to 1 %.
-        queries = (query.float() * scale).numpy()
-        tables, seq_lens = metadata.block_tables.numpy(), metadata.seq_lens.numpy()
-        scores = torch.empty(*query.shape[:2], max(lens))  # [D, num_heads, longest]
-        output = torch.empty(query.shape)  # [D, num_heads, head_dim]
-
-        def decode(part: slice) -> None:
-            attention_scores(queries[part], keys, tables[part], seq_lens[part], scores[part].numpy())
-            weights = torch.softmax(scores[part], dim=-1)
-            weighted_values(weights.numpy(), values, tables[part], seq_lens[part], output[part].numpy())
-
-        num_numbers = sum(lens) * keys.shape[2] * keys.shape[3]
-        num_parts = min(torch.get_num_threads(), 1 + num_numbers // WORTH_A_THREAD)
-        if num_parts == 1:
-            decode(slice(len(lens)))
-        else:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(torch.get_num_threads(), "attention")
-            list(self._threads.map(decode, _equal_parts(lens, num_parts)))
-        return output.to(query.dtype)
+ATTENDING = 1.5e-3
+"""About how many microseconds it takes to read one number of the keys, one of the values, and to use both."""
 
 
-def _as_numpy(tensor: Tensor) -> NDArray[np.float32] | NDArray[np.uint16]:
-    """The same memory as NumPy sees it, which has no bfloat16."""
-    return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+def cpu_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
+    """The attention backend for CPUs; called like any other (see `AttentionFn`)."""
+    if kv_layer.dtype == torch.float16 or kv_layer.shape[-1] % 32:  # for which the loops are not made
+        return reference_attention(query, kv_layer, metadata, scale)
+    num_decodes, starts = metadata.num_decodes, metadata.query_start_list
+    if num_decodes == len(query):
+        return _decode(query, kv_layer, metadata, scale)
+    output = torch.empty_like(query)
+    if num_decodes:
+        output[:num_decodes] = _decode(query[:num_decodes], kv_layer, metadata, scale)
+    for s in range(num_decodes, len(metadata.seq_lens_list)):
+        rows = slice(starts[s], starts[s + 1])
+        keys, values = gather(kv_layer, metadata.block_tables[s], metadata.seq_lens_list[s])
+        output[rows] = _prefill(query[rows], keys, values, scale)
+    return output
 
 
-def _equal_parts(lens: Sequence[int], num_parts: int) -> list[slice]:
-    """Neighbouring sequences with about as many tokens in each part; no part is empty."""
-    ends = np.cumsum(lens)
-    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, num_parts) / num_parts, side="left") + 1
-    bounds = sorted({0, *cuts.tolist(), len(lens)})
-    return [slice(*pair) for pair in itertools.pairwise(bounds)]
+def _decode(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
+    """One query for each sequence: `query` and the result are `[D, num_heads, head_dim]`."""
+    # Here, so that nobody waits for numba who does not decode on a CPU.
+    from minipaged.attention.cpu_decode import DecodeArguments, decode_bfloat16, decode_float32
+
+    num_sequences, num_heads, head_dim = query.shape
+    _, num_blocks, block_size, num_kv_heads, _ = kv_layer.shape
+    num_tokens, longest = metadata.decode_lens
+    num_threads = threads_for(ATTENDING * num_tokens * num_kv_heads * head_dim)
+    # A sequence's heads lie side by side, so one thread should read them all, if there are enough sequences.
+    heads_at_once = num_kv_heads if num_threads == 1 or num_sequences >= 2 * num_threads else 1
+    # The arithmetic is in float32: scores rounded to bfloat16 are off by up to 1 %.
+    query = _rows_of_heads(query if query.dtype == torch.float32 else query.float())
+    scores = torch.empty(num_sequences, num_heads, longest)
+    output = torch.empty(num_sequences, num_heads, head_dim)
+    block_tables, seq_lens = metadata.int32_tables
+    keys = kv_layer.data_ptr()  # the values follow
+    arguments = DecodeArguments(
+        next_part=0,
+        wrong_block=0,
+        num_sequences=num_sequences,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        heads_at_once=heads_at_once,
+        head_dim=head_dim,
+        query=query.data_ptr(),
+        query_stride=query.stride(0) // head_dim,
+        scale=scale,
+        keys=keys,
+        values=keys + kv_layer.nbytes // 2,
+        num_blocks=num_blocks,
+        block_size=block_size,
+        block_tables=block_tables.data_ptr(),
+        table_length=block_tables.shape[1],
+        seq_lens=seq_lens.data_ptr(),
+        scores=scores.data_ptr(),
+        longest=longest,
+        output=output.data_ptr(),
+    )
+    work = decode_float32 if kv_layer.dtype == torch.float32 else decode_bfloat16
+    run_on_threads(work, arguments, num_threads)
+    if arguments.wrong_block:
+        raise IndexError(f"a block table holds a block that is not one of the {num_blocks}, or too few")
+    return output if kv_layer.dtype == torch.float32 else output.to(kv_layer.dtype)
+
+
+def _rows_of_heads(query: Tensor) -> Tensor:
+    """`query` as the loops read it: each token's heads contiguous, and whole heads between tokens."""
+    head_dim = query.shape[2]
+    fits = query.stride(2) == 1 and query.stride(1) == head_dim and query.stride(0) % head_dim == 0
+    return query if fits and query.stride(0) > 0 else query.contiguous()
 
 
 def _prefill(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:

@@ -1,8 +1,11 @@
-"""The two loops of decode attention on a CPU, compiled by numba: they read the blocks in place.
+"""The loops of decode attention on a CPU, compiled by numba: they read the blocks in place.
 
 Written like a GPU's kernel, with a core's vector unit in the place of a warp: for each sequence, for
 each of its tokens, find the block in the table and go once over the heads' numbers there. Gathering
 the blocks into dense tensors first would move the same bytes three times: read, write, read again.
+
+What the loops wait for is memory. Blocks lie anywhere, and what a processor fetches ahead by itself ends
+with each, so the next block is asked for while one is computed.
 
 Importing this module imports numba, so the backend does it when it first decodes.
 """
@@ -10,95 +13,93 @@ Importing this module imports numba, so the backend does it when it first decode
 from __future__ import annotations
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 from numpy.typing import NDArray
 
-from minipaged.compiled import FAST_SUMS, compiled
+from minipaged.cpu.compiled import FAST_SUMS, compiled
+from minipaged.cpu.dots import MOST_VECTORS, multiply_rows
+from minipaged.cpu.exponential import exponential
+from minipaged.cpu.tile import PANEL, TILE_ROWS, multiply_tile
 
 
 @compiled()
-def attention_scores(
+def attend_to_blocks(
     query: NDArray[np.float32],
     keys: NDArray[np.float32] | NDArray[np.uint16],
-    block_tables: NDArray[np.int32],
-    seq_lens: NDArray[np.int32],
+    values: NDArray[np.float32] | NDArray[np.uint16],
+    block_table: NDArray[np.int32],
+    seq_len: int,
+    kv_head: int,
+    scale: np.float32,
     scores: NDArray[np.float32],
+    output: NDArray[np.float32],
 ) -> None:
-    """Fill `scores` with each query's products with the keys of its sequence; −inf past its end.
+    """One token's attention to its sequence, for the query heads that share a KV head.
 
     Args:
-        query: `[D, num_heads, head_dim]`, one token of each sequence, scaled.
+        query: `[num_heads or more, head_dim]`; head_dim is a multiple of `PANEL`.
         keys: `[num_blocks, block_size, num_kv_heads, head_dim]`; bfloat16 as its bits.
-        block_tables: `[D, M]`.
-        seq_lens: `[D]`.
-        scores: `[D, num_heads, longest]`, written.
+        values: as `keys`. Nothing past the sequence's end is used.
+        block_table: `[M]`.
+        seq_len: at least 1.
+        kv_head: the KV head.
+        scale: multiplies the scores.
+        scores: `[num_heads, seq_len or more]`, room for the weights.
+        output: `[num_heads, head_dim]`, written for these heads.
     """
-    block_size, num_kv_heads = keys.shape[1:3]
-    group = query.shape[1] // num_kv_heads
-    for s in range(len(seq_lens)):
-        for position in range(seq_lens[s]):
-            token = keys[block_tables[s, position // block_size], position % block_size]
-            for kv_head in range(num_kv_heads):
-                for i in range(group):
-                    head = kv_head * group + i
-                    scores[s, head, position] = _dot(query[s, head], token[kv_head])
-        scores[s, :, seq_lens[s] :] = -np.inf
+    block_size, num_kv_heads, head_dim = keys.shape[1:]
+    group = len(output) // num_kv_heads
+    first, last = kv_head * group, (kv_head + 1) * group
+    for start in range(0, seq_len, block_size):
+        stop = min(start + block_size, seq_len)
+        block, following = _block_and_next(block_table, start, block_size, seq_len)
+        for some in range(first, last, MOST_VECTORS):
+            end = min(some + MOST_VECTORS, last)
+            multiply_rows(
+                query[some:end],
+                keys[block, : stop - start, kv_head],
+                scores[some:end, start:stop],
+                keys[following, :, kv_head],
+            )
+    for head in range(first, last):
+        _softmax(scores[head], seq_len, scale)
+    for start in range(0, seq_len, block_size):
+        stop = min(start + block_size, seq_len)
+        block, following = _block_and_next(block_table, start, block_size, seq_len)
+        for some in range(first, last, TILE_ROWS):
+            end = min(some + TILE_ROWS, last)
+            for left in range(0, head_dim, PANEL):
+                right = left + PANEL
+                multiply_tile(
+                    scores[some:end, start:stop],
+                    values[block, : stop - start, kv_head, left:right],
+                    output[some:end, left:right],
+                    start > 0,
+                    values[following, :, kv_head, left:right],
+                )
 
 
 @compiled()
-def weighted_values(
-    weights: NDArray[np.float32],
-    values: NDArray[np.float32] | NDArray[np.uint16],
-    block_tables: NDArray[np.int32],
-    seq_lens: NDArray[np.int32],
-    output: NDArray[np.float32],
-) -> None:
-    """Fill `output` with the sum of each sequence's values, weighted.
+def _block_and_next(block_table, start, block_size, seq_len):
+    """The blocks of a position and of the first one in the block after it, or the same twice at the end."""
+    return block_table[start // block_size], block_table[min(start + block_size, seq_len - 1) // block_size]
 
-    Args:
-        weights: `[D, num_heads, longest]`: the softmax of the scores.
-        values: as `keys` above. Nothing past a sequence's end is read.
-        block_tables: `[D, M]`.
-        seq_lens: `[D]`.
-        output: `[D, num_heads, head_dim]`, written.
-    """
-    block_size, num_kv_heads = values.shape[1:3]
-    group = output.shape[1] // num_kv_heads
-    value = np.empty(values.shape[3], dtype=np.float32)  # [head_dim]
-    output[:] = 0
-    for s in range(len(seq_lens)):
-        for position in range(seq_lens[s]):
-            token = values[block_tables[s, position // block_size], position % block_size]
-            for kv_head in range(num_kv_heads):
-                for i in range(len(value)):
-                    value[i] = _widen(token[kv_head, i])
-                for i in range(group):
-                    head = kv_head * group + i
-                    _add_scaled(output[s, head], weights[s, head, position], value)
+
+@compiled()
+def _softmax(scores, length, scale):
+    """Of one head's first scores, times `scale` > 0, in place."""
+    most = scores[0]
+    for i in range(length):
+        most = max(most, scores[i])
+    for i in range(length):
+        scores[i] = exponential((scores[i] - most) * scale)
+    total = _sum(scores, length)
+    for i in range(length):
+        scores[i] /= total
 
 
 @compiled(fastmath=FAST_SUMS)
-def _dot(query, key):
+def _sum(numbers, length):
     total = np.float32(0)
-    for i in range(len(query)):
-        total += query[i] * _widen(key[i])
+    for i in range(length):
+        total += numbers[i]
     return total
-
-
-@compiled(fastmath=FAST_SUMS)
-def _add_scaled(output, weight, value):
-    for i in range(len(output)):
-        output[i] += weight * value[i]
-
-
-def _widen(number: np.float32 | np.uint16) -> np.float32:
-    """A stored number as float32. NumPy has no bfloat16: its 16 bits are the upper ones of a float32."""
-    raise NotImplementedError("this exists in compiled code alone")
-
-
-@overload(_widen, inline="always")
-def _compiled_widen(number):  # numba calls it with types
-    if number == types.uint16:
-        return lambda number: np.uint32(np.uint32(number) << 16).view(np.float32)
-    return lambda number: number

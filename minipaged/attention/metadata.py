@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -32,6 +34,19 @@ class AttentionMetadata:
     query_start_list: tuple[int, ...]
     seq_lens_list: tuple[int, ...]
     num_decodes: int
+
+    @cached_property
+    def decode_lens(self) -> tuple[int, int]:
+        """Of the sequences with one query token: how many tokens they have together, and the longest."""
+        lens = self.seq_lens_list[: self.num_decodes]
+        return sum(lens), max(lens, default=0)
+
+    @cached_property
+    def int32_tables(self) -> tuple[Tensor, Tensor]:
+        """`block_tables` and `seq_lens`, contiguous and int32 for certain: compiled code believes it."""
+        both = self.block_tables, self.seq_lens
+        block_tables, seq_lens = (each.to(torch.int32).contiguous() for each in both)
+        return block_tables, seq_lens
 
 
 class AttentionFn(Protocol):

@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from minipaged.model.config import ModelConfig
 from minipaged.model.kernels import DecoderKernels
 from minipaged.model.layers import Linear, RMSNorm, empty_parameter
+from minipaged.model.packed_product import in_rows
 from minipaged.model.rope import RotaryEmbedding
 
 AttendFn = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -80,7 +80,7 @@ class SelfAttention(nn.Module):
         sizes = (self.q_size, self.kv_size, self.kv_size)
         names = ("q_proj", "k_proj", "v_proj")
         views = _split_views(self.qkv_proj, sizes, prefix, names)
-        views |= _split_views(self.o_proj, (self.o_proj.weight.shape[0],), prefix, ("o_proj",))
+        views |= _split_views(self.o_proj, (self.o_proj.out_features,), prefix, ("o_proj",))
         if self.q_norm is not None and self.k_norm is not None:
             views[f"{prefix}q_norm.weight"] = self.q_norm.weight.data
             views[f"{prefix}k_norm.weight"] = self.k_norm.weight.data
@@ -98,14 +98,14 @@ class Mlp(nn.Module):
 
     def forward(self, hidden: Tensor, kernels: DecoderKernels) -> Tensor:
         """[T, hidden] -> [T, hidden]."""
-        gate, up = self.gate_up_proj(hidden, kernels).chunk(2, dim=-1)  # [T, intermediate] each
-        return self.down_proj(F.silu(gate).mul_(up), kernels)
+        gated = kernels.gate(self.gate_up_proj(hidden, kernels))  # [T, intermediate]
+        return self.down_proj(gated, kernels)
 
     def weight_views(self, prefix: str) -> dict[str, Tensor]:
         """Views by Hugging Face name. The rows of the fused weight are gate's, then up's."""
-        size = self.gate_up_proj.weight.shape[0] // 2
+        size = self.gate_up_proj.out_features // 2
         views = _split_views(self.gate_up_proj, (size, size), prefix, ("gate_proj", "up_proj"))
-        return views | _split_views(self.down_proj, (self.down_proj.weight.shape[0],), prefix, ("down_proj",))
+        return views | _split_views(self.down_proj, (self.down_proj.out_features,), prefix, ("down_proj",))
 
 
 class Layer(nn.Module):
@@ -186,7 +186,7 @@ class Decoder(nn.Module):
         Returns:
             [T, hidden], after the final norm.
         """
-        hidden = F.embedding(token_ids, self.embed_tokens)  # [T, hidden]
+        hidden = self.kernels.rows(token_ids, self.embed_tokens)  # [T, hidden]
         cos, sin = self.rotary(positions, hidden.dtype)  # [T, 1, D / 2] each
         for layer in self.layers:
             hidden = layer(hidden, cos, sin, attend, self.kernels)
@@ -207,24 +207,25 @@ class Decoder(nn.Module):
         return self.lm_head(hidden, self.kernels).to(torch.float32)
 
     def matrices(self) -> list[Tensor]:
-        """The weights of all matrix products, `[out_features, in_features]` each, in order."""
+        """The weights of all matrix products, `[out_features, in_features]` each unless packed, in order."""
         return [module.weight for module in self.modules() if isinstance(module, Linear)]
 
     def weight_views(self) -> dict[str, Tensor]:
         """For each Hugging Face tensor name, the view that it fills.
 
         The views share memory with the (partly fused) parameters, so a loader can copy each tensor
-        straight to its place. Together they cover every parameter exactly once.
+        straight to its place. Together they cover every parameter exactly once. Where the matrices have
+        been packed since, theirs are copies, to be read alone.
         """
         views = {
-            "model.embed_tokens.weight": self.embed_tokens.data,
+            "model.embed_tokens.weight": in_rows(self.embed_tokens.data),
             "model.norm.weight": self.norm.weight.data,
         }
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, Layer)
             views |= layer.weight_views(f"model.layers.{i}.")
         if not self.config.tie_word_embeddings:
-            views["lm_head.weight"] = self.lm_head.weight.data
+            views["lm_head.weight"] = in_rows(self.lm_head.weight.data)
         return views
 
 
@@ -232,7 +233,7 @@ def _split_views(
     linear: Linear, sizes: tuple[int, ...], prefix: str, names: tuple[str, ...]
 ) -> dict[str, Tensor]:
     """The rows of a (fused) projection by the names of the projections that it is made of."""
-    parts = linear.weight.data.split(sizes)
+    parts = in_rows(linear.weight.data).split(sizes)
     views = {f"{prefix}{name}.weight": part for name, part in zip(names, parts, strict=True)}
     if linear.bias is not None:
         biases = linear.bias.data.split(sizes)

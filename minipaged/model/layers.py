@@ -16,8 +16,9 @@ class Linear(nn.Module):
 
     def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None = None) -> None:
         super().__init__()
-        self.weight = weight  # [out_features, in_features]
+        self.weight = weight  # [out_features, in_features], or packed
         self.bias = bias  # [out_features]
+        self.out_features = len(weight)
 
     @classmethod
     def empty(

@@ -1,8 +1,10 @@
-"""Which library multiplies a matrix fastest on this CPU: measured when a model is loaded.
+"""Which matrix product is fastest on this CPU: measured when a model is loaded.
 
 `torch.nn.functional.linear` goes to MKL in float32 and to oneDNN in bfloat16. Which of the two
 libraries is ahead depends on the processor and on the number of rows: on some, MKL takes twice as
-long as oneDNN, and on others it is ahead. So a short trial decides, for a few numbers of rows.
+long as oneDNN, and on others it is ahead. Our own product needs the weights in another order, so it is
+taken for all numbers of rows or for none: processors that multiply matrices as such have libraries that
+no loop over vectors can match. So a short trial decides, for a few numbers of rows.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from minipaged.model.kernels import Product
+from minipaged.model.packed_product import can_pack, packed, packed_linear
 
 TRIAL_ROWS = (1, 8, 32, 128)
 """A step's rows are few in decodes and many in prefills. Each trial decides for up to that many rows,
@@ -71,10 +75,27 @@ def choose_product(weights: Sequence[Tensor]) -> ProductChoice:
         missing, cannot multiply this dtype, or gives other results.
     """
     sample = _enough(weights)
-    if not sample or not _agree(sample[0]):
+    if not sample or not _agree(onednn_linear, sample[0], sample[0]):
         return ProductChoice()
     chosen = [_faster(sample, rows) for rows in TRIAL_ROWS]
     return ProductChoice(tuple(zip(TRIAL_ROWS[:-1], chosen[:-1], strict=True)), chosen[-1])
+
+
+@torch.inference_mode()
+def packing_pays(weights: Sequence[Tensor], other: Product) -> bool:
+    """Whether packed weights are ahead of another product, or not clearly behind, on the whole: the mean
+    of the ratios for the numbers of rows in `TRIAL_ROWS`.
+
+    Args:
+        weights: as for `choose_product`.
+        other: for weights in rows.
+    """
+    sample = [weight for weight in _enough(weights) if can_pack(weight)]
+    if not sample or not _agree(packed_linear, packed(sample[0]), sample[0]):
+        return False
+    panels = [packed(weight) for weight in sample]
+    ratios = [_seconds(packed_linear, panels, rows) / _seconds(other, sample, rows) for rows in TRIAL_ROWS]
+    return geometric_mean(ratios) < ADVANTAGE
 
 
 def _enough(weights: Sequence[Tensor]) -> list[Tensor]:
@@ -89,12 +110,12 @@ def _enough(weights: Sequence[Tensor]) -> list[Tensor]:
     return sample
 
 
-def _agree(weight: Tensor) -> bool:
-    """Whether oneDNN computes what `F.linear` does."""
+def _agree(product: Product, own_weight: Tensor, weight: Tensor) -> bool:
+    """Whether a product works and computes what `F.linear` does, given the same weight in its own order."""
     x = torch.linspace(-1, 1, 3 * weight.shape[1], dtype=weight.dtype).view(3, -1)  # [3, in]
     try:
-        result = onednn_linear(x, weight, None)  # [3, out]
-    except (RuntimeError, AttributeError, NotImplementedError):
+        result = product(x, own_weight, None)  # [3, out]
+    except (RuntimeError, AttributeError, NotImplementedError, ImportError):
         return False
     expected = F.linear(x, weight)  # [3, out]
     size = float(expected.abs().max())
@@ -108,14 +129,13 @@ def _faster(weights: Sequence[Tensor], rows: int) -> Product:
 
 
 def _seconds(product: Product, weights: Sequence[Tensor], rows: int) -> float:
-    """The faster of two runs over all weights."""
-    inputs = {
-        width: torch.ones(rows, width, dtype=weights[0].dtype) for width in {w.shape[1] for w in weights}
-    }
+    """The faster of two runs over all weights, in rows or in panels."""
+    widths = [weight.shape[1] for weight in weights]
+    inputs = {width: torch.ones(rows, width, dtype=weights[0].dtype) for width in set(widths)}
     best = float("inf")
     for _ in range(2):
         began = time.perf_counter()
-        for weight in weights:
-            product(inputs[weight.shape[1]], weight, None)
+        for weight, width in zip(weights, widths, strict=True):
+            product(inputs[width], weight, None)
         best = min(best, time.perf_counter() - began)
     return best

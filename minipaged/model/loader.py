@@ -9,7 +9,7 @@ import torch
 
 from minipaged.model import folder
 from minipaged.model.config import ModelConfig
-from minipaged.model.cpu_kernels import cpu_kernels
+from minipaged.model.cpu_kernels import use_cpu_kernels
 from minipaged.model.decoder import Decoder
 from minipaged.model.locations import locate_or_fetch
 from minipaged.model.random_weights import fill_random
@@ -68,7 +68,7 @@ def load_model(
     if dummy:
         fill_random(decoder.weight_views(), seed)
     if device.type == "cpu":
-        decoder.kernels = cpu_kernels(decoder.matrices())
+        use_cpu_kernels(decoder)
     return LoadedModel(name, decoder.config, decoder, tokenizer)
 
 

@@ -1,4 +1,4 @@
-"""CPUAttention gives what reference_attention gives, whatever lies in slots that are nobody's."""
+"""cpu_attention gives what reference_attention gives, whatever lies in slots that are nobody's."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import dataclasses
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from minipaged.attention.cpu import CPUAttention
+from minipaged.attention.cpu import cpu_attention
 from minipaged.attention.reference import reference_attention
 
 from .ragged import Heads, Span, Step, dense_attention, make_step, steps
@@ -19,10 +18,9 @@ SMALL = Heads(num_kv_heads=2, group=2, head_dim=32)
 TOLERANCE = {torch.float32: (1e-5, 0.0), torch.bfloat16: (2e-2, 2**-8)}
 
 
-def check(step: Step, attention: CPUAttention | None = None) -> None:
-    attention = attention or CPUAttention()
+def check(step: Step) -> None:
     cache, query = step.kv_layer.clone(), step.query.clone()
-    output = attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
+    output = cpu_attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
     expected = reference_attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
     assert output.shape == step.query.shape
     assert output.dtype == step.query.dtype
@@ -67,7 +65,7 @@ def test_chunks_next_to_decodes(chunk: int) -> None:
 
 def test_against_the_textbook() -> None:
     step = make_step([Span(1, 40), Span(8, 40), Span(1, 3), Span(9, 9)], SMALL, 4)
-    output = CPUAttention()(step.query, step.kv_layer, step.metadata, step.heads.scale)
+    output = cpu_attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
     torch.testing.assert_close(output.double(), dense_attention(step), atol=1e-5, rtol=0)
 
 
@@ -79,16 +77,16 @@ def test_infinities_are_poison_too() -> None:
 
 def test_a_finite_null_block_does_not_matter() -> None:
     step = make_step([Span(1, 1), Span(1, 40), Span(1, 9)], SMALL, 4, extra_columns=3)
-    before = CPUAttention()(step.query, step.kv_layer, step.metadata, step.heads.scale)
+    before = cpu_attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
     step.kv_layer[:, 0] = 1e4
-    after = CPUAttention()(step.query, step.kv_layer, step.metadata, step.heads.scale)
+    after = cpu_attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
     assert torch.equal(before, after)
 
 
 def test_large_scores_do_not_overflow() -> None:
     step = make_step([Span(1, 40), Span(8, 40), Span(1, 3)], SMALL, 4)
     big = dataclasses.replace(step, query=step.query * 1000)
-    output = CPUAttention()(big.query, big.kv_layer, big.metadata, big.heads.scale)
+    output = cpu_attention(big.query, big.kv_layer, big.metadata, big.heads.scale)
     assert output.isfinite().all()
     torch.testing.assert_close(output.double(), dense_attention(big), atol=1e-4, rtol=0)
 
@@ -102,53 +100,15 @@ def test_queries_may_be_strided() -> None:
     check(dataclasses.replace(step, query=strided))
 
 
-def test_one_instance_over_all_layers_of_a_step() -> None:
-    """Nothing may be kept from one layer to the next."""
-    attention = CPUAttention()
-    batch = [Span(1, 9), Span(1, 30), Span(4, 12)]
-    first = make_step(batch, SMALL, 4)
-    for seed in range(3):
-        generator = torch.Generator().manual_seed(seed)
-        noise = torch.randn(first.kv_layer.shape, generator=generator)
-        check(dataclasses.replace(first, kv_layer=first.kv_layer + noise), attention)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=4),
-    seeds=st.lists(st.integers(0, 99), min_size=2, max_size=4),
-)
-def test_one_instance_over_steps_of_the_same_shape(lengths: list[int], seeds: list[int]) -> None:
-    """Same batch size, same widths, other tables and lengths: nothing of the last step may stay."""
-    attention = CPUAttention()
-    for i, seed in enumerate(seeds):
-        rotated = lengths[i % len(lengths) :] + lengths[: i % len(lengths)]
-        check(make_step([Span(1, length) for length in rotated], SMALL, 4, seed=seed), attention)
-
-
-def test_one_instance_over_short_lived_steps() -> None:
-    """Python may give a new step's metadata the address of one that is gone."""
-    attention = CPUAttention()
-    for seed in range(30):
-        check(make_step([Span(1, 1 + seed % 7), Span(1, 8)], SMALL, 4, seed=seed), attention)
-
-
-def test_decodes_alone_prompts_alone_and_back() -> None:
-    attention = CPUAttention()
-    for batch in ([Span(1, 9)], [Span(9, 9)], [Span(1, 10)], [Span(1, 4), Span(2, 4)], [Span(4, 9)]):
-        check(make_step(batch, SMALL, 4), attention)
-
-
 @pytest.mark.parametrize("num_threads", [2, 3, 8])
 def test_threads_share_large_decodes(num_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the sequences fall to the threads, also if there are fewer of them than threads."""
-    monkeypatch.setattr("minipaged.attention.cpu.WORTH_A_THREAD", 100)
+    monkeypatch.setattr("minipaged.cpu.threads.WORTH_A_THREAD", 1e-3)
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:
-        attention = CPUAttention()
         for lengths in ([40], [1, 40], [40, 1, 1], [1] * 9, [3, 1, 200, 2, 5, 17, 60]):
-            check(make_step([Span(1, length) for length in lengths], SMALL, 4), attention)
+            check(make_step([Span(1, length) for length in lengths], SMALL, 4))
     finally:
         torch.set_num_threads(before)
 
@@ -156,4 +116,30 @@ def test_threads_share_large_decodes(num_threads: int, monkeypatch: pytest.Monke
 def test_float16_goes_to_the_reference() -> None:
     step = make_step([Span(1, 9), Span(4, 12)], SMALL, 4, dtype=torch.float16)
     arguments = (step.query, step.kv_layer, step.metadata, step.heads.scale)
-    assert torch.equal(CPUAttention()(*arguments), reference_attention(*arguments))
+    assert torch.equal(cpu_attention(*arguments), reference_attention(*arguments))
+
+
+@pytest.mark.parametrize("block", [-1, 10**6])
+def test_a_block_that_is_not_there_is_refused(block: int) -> None:
+    """Compiled code would read whatever lies there."""
+    step = make_step([Span(1, 9), Span(1, 30)], SMALL, 4)
+    step.metadata.block_tables[1, 3] = block
+    with pytest.raises(IndexError, match="a block table holds a block that is not one of the"):
+        cpu_attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
+
+
+def test_a_block_table_that_is_too_short_is_refused() -> None:
+    step = make_step([Span(1, 9), Span(1, 30)], SMALL, 4)
+    short = dataclasses.replace(step.metadata, block_tables=step.metadata.block_tables[:, :5])
+    with pytest.raises(IndexError, match="or too few"):
+        cpu_attention(step.query, step.kv_layer, short, step.heads.scale)
+
+
+def test_other_head_sizes_go_to_the_reference() -> None:
+    step = make_step([Span(1, 9), Span(4, 12)], Heads(2, 2, 24), 4)
+    arguments = (step.query, step.kv_layer, step.metadata, step.heads.scale)
+    assert torch.equal(cpu_attention(*arguments), reference_attention(*arguments))
+
+
+def test_groups_larger_than_the_loops_take_at_once() -> None:
+    check(make_step([Span(1, 9), Span(1, 30)], Heads(1, 29, 32), 4))

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minipaged.model.config import RopeConfig
-from minipaged.model.cpu_kernels import cpu_kernels, cpu_rms_norm, cpu_rotate_heads
-from minipaged.model.kernels import rms_norm, rotate_heads
+from minipaged.model.cpu_kernels import cpu_gate, cpu_rms_norm, cpu_rotate_heads, use_cpu_kernels
+from minipaged.model.kernels import gate, rms_norm, rotate_heads
 from minipaged.model.rope import RotaryEmbedding
 from tests.model.dense import packed_logits
 from tests.model.test_decoder import decoder_like, random_tokens
@@ -78,12 +78,30 @@ def test_rotation(
     assert torch.equal(heads[:, count:], rest)  # the values, which are not turned
 
 
+@settings(max_examples=40, deadline=None)
+@given(num_rows=st.integers(0, 5), size=st.integers(1, 70), dtype=DTYPES, scale=st.sampled_from([1, 30, 1e4]))
+def test_gate(num_rows: int, size: int, dtype: torch.dtype, scale: float) -> None:
+    gate_up = (torch.randn(num_rows, 2 * size) * scale).to(dtype)
+    before = gate_up.clone()
+    result, expected = cpu_gate(gate_up), gate(gate_up)
+    assert result.dtype == dtype
+    assert torch.allclose(result, expected, rtol=1e-6, atol=1e-6, equal_nan=True)
+    assert torch.equal(gate_up, before)
+
+
+def test_gates_that_are_no_numbers() -> None:
+    gates = torch.tensor([torch.nan, torch.inf, -1e30, 0.0])
+    result = cpu_gate(torch.cat((gates, torch.ones(4)))[None])
+    assert torch.equal(result.isnan(), torch.tensor([[True, False, False, False]]))
+    assert result[0, 1:].tolist() == [torch.inf, 0.0, 0.0]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_model_gives_the_same_logits(family: Family) -> None:
     hf = make_hf_model(make_config(family))
     decoder = decoder_like(hf)
     sequences = random_tokens(17, 1, 5)
     plain = packed_logits(decoder, sequences)
-    decoder.kernels = cpu_kernels(decoder.matrices())
+    use_cpu_kernels(decoder)
     for fast, expected in zip(packed_logits(decoder, sequences), plain, strict=True):
         assert torch.allclose(fast, expected, rtol=0, atol=1e-5)

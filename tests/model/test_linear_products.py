@@ -48,7 +48,7 @@ def test_the_faster_one_is_chosen_for_each_number_of_rows(monkeypatch: pytest.Mo
         return 1.0 if product is F.linear else {1: 0.5, 8: 0.9, 32: 2.0, 128: 0.7}[rows]
 
     monkeypatch.setattr(linear_products, "_seconds", seconds)
-    monkeypatch.setattr(linear_products, "_agree", lambda weight: True)
+    monkeypatch.setattr(linear_products, "_agree", lambda product, own_weight, weight: True)
     choice = choose_product([torch.zeros(4, 4)])
     onednn = linear_products.onednn_linear
     assert choice.by_rows == ((1, onednn), (8, F.linear), (32, F.linear))  # 0.9 is no clear advantage

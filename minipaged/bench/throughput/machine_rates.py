@@ -24,6 +24,7 @@ from minipaged.bench.throughput.contestants import our_engine
 from minipaged.errors import MinipagedError
 from minipaged.model.kernels import Product
 from minipaged.model.linear_products import onednn_linear
+from minipaged.model.packed_product import can_pack, packed, packed_linear
 
 NUM_ROWS = (1, 2, 4, 8, 16, 32, 256)
 READ_BYTES = 2**29
@@ -108,18 +109,25 @@ def _read_rate(num_bytes: int, threads: int) -> float:
 
 def _products_seconds(shapes: Sequence[Shape], dtype: torch.dtype) -> list[float]:
     """For each of `NUM_ROWS`, the seconds of one product with each of the matrices, by the fastest kind
-    of product that torch has. All weights are different ones, so that none is in a cache by chance."""
+    of product. All weights are different ones, so that none is in a cache by chance."""
     weights = [torch.randn(shape, dtype=torch.float32).to(dtype) for shape in shapes]
     best: list[float] = []
     with torch.inference_mode():
         for num_rows in NUM_ROWS:
             inputs = {columns: torch.randn(num_rows, columns).to(dtype) for _, columns in shapes}
-            ways = [(F.linear, weights), *_packed(weights, num_rows)]
+            ways = [(F.linear, weights), *_in_panels(weights), *_packed_by_onednn(weights, num_rows)]
             best.append(min(_all_products(product, used, shapes, inputs) for product, used in ways))
     return best
 
 
-def _packed(weights: Sequence[Tensor], num_rows: int) -> list[tuple[Product, Sequence[Tensor]]]:
+def _in_panels(weights: Sequence[Tensor]) -> list[tuple[Product, Sequence[Tensor]]]:
+    """Our own product, where it takes all of the weights."""
+    if not all(can_pack(weight) for weight in weights):
+        return []
+    return [(packed_linear, [packed(weight) for weight in weights])]
+
+
+def _packed_by_onednn(weights: Sequence[Tensor], num_rows: int) -> list[tuple[Product, Sequence[Tensor]]]:
     """oneDNN with the weights in its own order, where torch was built with it."""
     if not torch.backends.mkldnn.is_available():
         return []

@@ -1,0 +1,59 @@
+"""What compiled code can say to the processor, and Python cannot: pointers, atomic counters, prefetches.
+
+`pointer_to` and `take_part` exist in compiled code alone; each stands for one of LLVM's instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+INT64 = ir.IntType(64)
+INT32 = ir.IntType(32)
+BYTES = ir.PointerType(ir.IntType(8))
+
+NUMBERS = {"float32": types.float32, "int32": types.int32, "int64": types.int64, "uint16": types.uint16}
+
+
+@intrinsic(prefer_literal=True)
+def _pointer_to(typing_context, address, kind):
+    number = types.CPointer(NUMBERS[kind.literal_value])
+
+    def generate(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(number))
+
+    return number(types.int64, kind), generate
+
+
+as_array = cast(Callable[[object, int | tuple[int, ...]], np.ndarray], numba.carray)  # pyright: ignore
+"""The memory at a pointer as an array of a shape: `numba.carray`."""
+
+pointer_to = cast(Callable[[int, str], object], _pointer_to)
+"""An address as a pointer to numbers of a kind in `NUMBERS`: what `as_array` takes."""
+
+
+@intrinsic
+def _take_part(typing_context, arguments):
+    def generate(context, builder, signature, values):
+        counter = builder.bitcast(values[0], ir.PointerType(INT64))
+        return builder.atomic_rmw("add", counter, INT64(1), "monotonic")
+
+    return types.int64(arguments), generate
+
+
+take_part = cast(Callable[[object], int], _take_part)
+"""The next part's number, which no other thread gets: the int64 at the pointer, which is raised by one."""
+
+
+def emit_prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
+    """LLVM's prefetch, for a read, into all caches but the first, which is full of what is in use."""
+    signature = ir.FunctionType(ir.VoidType(), [BYTES, INT32, INT32, INT32])
+    function = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+    builder.call(function, [builder.inttoptr(address, BYTES), INT32(0), INT32(2), INT32(1)])

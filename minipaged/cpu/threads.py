@@ -1,0 +1,66 @@
+"""Compiled loops on the threads that PyTorch has already.
+
+PyTorch keeps its threads waiting in busy loops for a while after each product, so that the next one need
+not wake them. Threads of another pool would compete with those for the cores: two threads of our own made
+a step slower, not faster. So loops run on PyTorch's own, by the function that PyTorch calls itself: GNU
+OpenMP's entry point, which other OpenMP libraries on Linux have as well. Where it is missing, the calling
+thread does all the work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+if TYPE_CHECKING:
+    from minipaged.cpu.compiled import SharedWork
+
+WORTH_A_THREAD = 5.0
+"""Microseconds of work that a thread should have. With less, starting it takes longer."""
+
+RunParallel = Callable[[int, int, int, int], None]
+"""(function's address, arguments' address, number of threads, flags)."""
+
+
+def threads_for(microseconds: float) -> int:
+    """How many threads to use for work that takes one of them so long: at most as many as torch has now."""
+    return min(torch.get_num_threads(), 1 + int(microseconds / WORTH_A_THREAD))
+
+
+def run_on_threads(work: SharedWork, arguments: ctypes.Structure, num_threads: int) -> None:
+    """Calls `work` on several threads at once, all with the same arguments, and waits for them.
+
+    How many threads there are in the end is OpenMP's decision. So `work` takes the numbers of its parts
+    from a common counter (`instructions.take_part`) until none is left.
+
+    Args:
+        work: compiled by `shared_work`.
+        arguments: the structure that it was compiled for; `next_part` is 0.
+        num_threads: at least 1, the calling thread included.
+    """
+    address = ctypes.addressof(arguments)
+    run_parallel = torchs_threads() if num_threads > 1 else None
+    if run_parallel is None:
+        work.ctypes(address)
+    else:
+        run_parallel(work.address, address, num_threads, 0)
+
+
+@cache
+def torchs_threads() -> RunParallel | None:
+    """OpenMP's `GOMP_parallel`, of the library that PyTorch is linked with; `None` if it has none."""
+    for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
+        try:
+            library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / name))
+            function = library.GOMP_parallel  # a library's symbols are those of its dependencies, too
+        except (OSError, AttributeError):
+            continue
+        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        function.restype = None
+        return cast(RunParallel, function)
+    return None

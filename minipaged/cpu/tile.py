@@ -1,0 +1,119 @@
+"""`multiply_tile`: the innermost loop of a matrix product, with all its sums in vector registers.
+
+A product spends its time here, so what stands in the registers matters: with R rows of x and P columns of
+the result, one step of the loop reads P weights and R numbers of x and does R × P multiplications. Sums
+that lived in memory, as an array in Python does, would be read and written in every step. So this loop is
+written in LLVM's terms, which has vectors as values, and LLVM finds the registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from numba import types
+from numba.extending import intrinsic
+
+from minipaged.cpu.instructions import INT64, emit_prefetch
+from minipaged.cpu.vectors import (
+    HAS_AVX512,
+    LANES,
+    VECTOR,
+    emit_cases,
+    load_vector,
+    matrix_of,
+    multiply_add,
+    phi_of,
+    row_of,
+    spread,
+    store_vector,
+    zeros,
+)
+
+PANEL = 32
+"""Columns of a tile: outputs of a product that are computed together."""
+
+TILE_ROWS = 12 if HAS_AVX512 else 3
+"""Rows of a tile, at most: 2 vectors of sums each, and 2 of weights, should fill the registers."""
+
+CACHE_LINE = 64
+
+
+@intrinsic
+def _multiply_tile(typing_context, x, weights, result, resume, following):
+    signature = types.void(x, weights, result, types.boolean, following)
+
+    def generate(context, builder, signature, arguments):
+        x, weights, result, following = (
+            matrix_of(context, builder, signature.args[i], arguments[i]) for i in (0, 1, 2, 4)
+        )
+        emit_cases(
+            builder,
+            x.num_rows,
+            TILE_ROWS,
+            lambda count: _emit_loop(builder, count, x, weights, result, arguments[3], following),
+        )
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+multiply_tile = cast(Callable[..., None], _multiply_tile)
+"""result[r, p] = (result[r, p] if resume else 0) + Σ over d of x[r, d] × weights[d, p].
+
+Every sum is taken in the order of d, one number after the other, so it does not depend on how many rows
+there are.
+
+Args:
+    x: float32 `[R, depth]`, R in `[1, TILE_ROWS]`.
+    weights: `[depth, PANEL]`, float32, or the 16 bits of bfloat16; depth is at least 1.
+    result: float32 `[R, PANEL]`.
+    resume: whether `result` holds sums to go on from.
+    following: like `weights`, those that are multiplied next: fetched into the caches meanwhile.
+
+The rows of each are contiguous.
+"""
+
+
+def _emit_loop(builder, num_rows, x, weights, result, resume, following):
+    """The loop, for a number of rows that is known here."""
+    columns = range(0, PANEL, LANES)
+    x_rows = [row_of(builder, x, row) for row in range(num_rows)]  # addresses
+    sums_at = [
+        builder.add(row_of(builder, result, row), INT64(4 * column))
+        for row in range(num_rows)
+        for column in columns
+    ]
+    before = builder.block
+    load, loop, after = (builder.append_basic_block(name) for name in ("load", "loop", "after"))
+    builder.cbranch(resume, load, loop)
+
+    builder.position_at_end(load)
+    loaded = [load_vector(builder, address) for address in sums_at]
+    builder.branch(loop)
+
+    builder.position_at_end(loop)
+    d = phi_of(builder, INT64, (INT64(0), before), (INT64(0), load))
+    sums = [phi_of(builder, VECTOR, (zeros(), before), (sum_, load)) for sum_ in loaded]
+    row = row_of(builder, weights, d)
+    vectors = [
+        load_vector(builder, builder.add(row, INT64(column * weights.number_bytes)), weights.number_bytes)
+        for column in columns
+    ]
+    next_row = row_of(builder, following, d)
+    for line in range(0, PANEL * weights.number_bytes, CACHE_LINE):
+        emit_prefetch(builder, builder.add(next_row, INT64(line)))
+    new_sums = []
+    for x_row in x_rows:
+        factor = spread(builder, builder.add(x_row, builder.mul(d, INT64(4))))
+        for vector in vectors:
+            new_sums.append(multiply_add(builder, factor, vector, sums[len(new_sums)]))
+    next_d = builder.add(d, INT64(1))
+    d.add_incoming(next_d, loop)
+    for sum_, new in zip(sums, new_sums, strict=True):
+        sum_.add_incoming(new, loop)
+    builder.cbranch(builder.icmp_signed("<", next_d, weights.num_rows), loop, after)
+
+    builder.position_at_end(after)
+    for new, address in zip(new_sums, sums_at, strict=True):
+        store_vector(builder, new, address)

@@ -1,0 +1,112 @@
+"""Vectors of float32 as LLVM's values, and what is done with them: shared by the innermost loops here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import cgutils
+
+from minipaged.cpu.instructions import INT32, INT64
+
+LANES = 16
+"""Numbers in one of LLVM's vectors. Where the processor's are shorter, LLVM takes several for one."""
+
+HAS_AVX512 = bool(llvm.get_host_cpu_features().get("avx512f"))
+"""Whether there are 32 registers that each hold one vector. AVX2 has 16, and needs two for a vector; NEON has 32,
+and needs four."""
+
+FLOAT = ir.FloatType()
+VECTOR = ir.VectorType(FLOAT, LANES)
+
+
+class Matrix(NamedTuple):
+    """A two-dimensional array: the address of its first number, and how many bytes lie between two rows."""
+
+    address: ir.Value
+    stride: ir.Value
+    num_rows: ir.Value
+    num_columns: ir.Value
+    number_bytes: int
+
+
+def matrix_of(context, builder, type_, value) -> Matrix:
+    """Of an argument, by numba's type and LLVM's value; its rows are contiguous."""
+    array = context.make_array(type_)(context, builder, value)
+    num_rows, num_columns = cgutils.unpack_tuple(builder, array.shape)
+    stride, _ = cgutils.unpack_tuple(builder, array.strides)
+    return Matrix(
+        builder.ptrtoint(array.data, INT64), stride, num_rows, num_columns, type_.dtype.bitwidth // 8
+    )
+
+
+def row_of(builder, matrix, index):
+    """The address of a row."""
+    number = INT64(index) if isinstance(index, int) else index
+    return builder.add(matrix.address, builder.mul(number, matrix.stride))
+
+
+def phi_of(builder, type_, *incoming):
+    phi = builder.phi(type_)
+    for value, block in incoming:
+        phi.add_incoming(value, block)
+    return phi
+
+
+def load_vector(builder, address, number_bytes=4):
+    """`LANES` numbers as float32. A bfloat16, of 2 bytes, is a float32's upper half."""
+    if number_bytes == 4:
+        return builder.load(builder.inttoptr(address, ir.PointerType(VECTOR)), align=4)
+    halves = ir.PointerType(ir.VectorType(ir.IntType(16), LANES))
+    integers = ir.VectorType(INT32, LANES)
+    wide = builder.zext(builder.load(builder.inttoptr(address, halves), align=2), integers)
+    return builder.bitcast(builder.shl(wide, integers([16] * LANES)), VECTOR)
+
+
+def store_vector(builder, vector, address):
+    """`LANES` numbers to an address."""
+    builder.store(vector, builder.inttoptr(address, ir.PointerType(VECTOR)), align=4)
+
+
+def zeros():
+    """A vector of them."""
+    return ir.Constant(VECTOR, [0.0] * LANES)
+
+
+def spread(builder, address):
+    """The number at an address in all lanes of a vector."""
+    number = builder.load(builder.inttoptr(address, ir.PointerType(FLOAT)))
+    undefined = ir.Constant(VECTOR, ir.Undefined)
+    first = builder.insert_element(undefined, number, INT32(0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(INT32, LANES), [0] * LANES))
+
+
+def multiply_add(builder, a, b, c):
+    """a × b + c, rounded once."""
+    signature = ir.FunctionType(VECTOR, [VECTOR] * 3)
+    function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.fma.v{LANES}f32")
+    return builder.call(function, [a, b, c])
+
+
+def sum_of_lanes(builder, vector):
+    """In any order, so that it takes four steps and not sixteen."""
+    signature = ir.FunctionType(FLOAT, [FLOAT, VECTOR])
+    function = cgutils.get_or_insert_function(
+        builder.module, signature, f"llvm.vector.reduce.fadd.v{LANES}f32"
+    )
+    return builder.call(function, [FLOAT(0.0), vector], fastmath=("reassoc",))
+
+
+def emit_cases(builder, number, most, emit):
+    """One piece of code for each value of `number` from 1 to `most`, which `emit(value)` writes: so that it
+    knows how many registers there are to fill."""
+    end = builder.append_basic_block("end")
+    choice = builder.switch(number, end)
+    for value in range(1, most + 1):
+        block = builder.append_basic_block(f"case{value}")
+        choice.add_case(INT64(value), block)
+        builder.position_at_end(block)
+        emit(value)
+        builder.branch(end)
+    builder.position_at_end(end)

@@ -1,0 +1,91 @@
+"""Matrix products with weights in *panels*: the order in which the innermost loop reads them.
+
+A matrix `[out, in]` is kept as `[out / 32, in, 32]`: for each input the weights of 32 outputs lie side by
+side, so a processor multiplies them all by that input at once, and reads the whole panel in one stream. One
+panel goes over all rows of x before the next is read: weights come from memory once in a step.
+
+A row of the result is the same to the last bit whatever other rows are computed with it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from minipaged.cpu.threads import run_on_threads, threads_for
+
+PANEL = 32
+"""Outputs of a panel."""
+
+READING, MULTIPLYING = 4e-4, 2e-5
+"""About how many microseconds it takes to read a weight from memory, and to multiply by it once."""
+
+
+def can_pack(weight: Tensor) -> bool:
+    """Whether a matrix can be kept in panels: float32 or bfloat16, on the CPU, its outputs in full panels."""
+    return len(weight) % PANEL == 0 and weight.dtype in (torch.float32, torch.bfloat16) and weight.is_cpu
+
+
+def is_packed(weight: Tensor) -> bool:
+    """Whether it is in panels."""
+    return weight.dim() == 3
+
+
+def packed(weight: Tensor) -> Tensor:
+    """A matrix `[out, in]` in panels: `[out / PANEL, in, PANEL]`."""
+    return weight.unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
+
+
+def in_rows(weight: Tensor) -> Tensor:
+    """The matrix `[out, in]`: itself, or a copy if it is in panels."""
+    return weight.transpose(1, 2).flatten(0, 1) if is_packed(weight) else weight
+
+
+def packed_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
+    """`F.linear`, for a matrix in panels.
+
+    Args:
+        x: `[T, in]`.
+        panels: `[out / PANEL, in, PANEL]`, in the dtype of x.
+        bias: `[out]`.
+
+    Returns:
+        `[T, out]`, in the dtype of x; all sums are in float32.
+    """
+    # Here, so that a model without packed weights does not wait for numba.
+    from minipaged.model.packed_loops import ProductArguments, product_bfloat16, product_float32
+
+    num_panels, num_columns, _ = panels.shape
+    num_rows, width = x.shape
+    if width != num_columns or x.dtype != panels.dtype:
+        raise ValueError(
+            f"x is {x.dtype} {list(x.shape)}, the panels are {panels.dtype} {list(panels.shape)}"
+        )
+    rows = x if x.dtype == torch.float32 else x.float()  # [T, in]
+    if rows.stride(1) != 1 or rows.stride(0) < num_columns:
+        rows = rows.contiguous()
+    result = torch.empty(num_rows, num_panels * PANEL)  # [T, out]
+    num_weights = panels.numel()
+    num_threads = threads_for(num_weights * (READING + num_rows * MULTIPLYING))
+    arguments = ProductArguments(
+        next_part=0,
+        num_parts=num_threads,
+        x=rows.data_ptr(),
+        x_stride=rows.stride(0),
+        num_rows=num_rows,
+        num_columns=num_columns,
+        weights=panels.data_ptr(),
+        num_panels=num_panels,
+        result=result.data_ptr(),
+    )
+    run_on_threads(
+        product_float32 if panels.dtype == torch.float32 else product_bfloat16, arguments, num_threads
+    )
+    if bias is not None:
+        result += bias
+    return result if x.dtype == torch.float32 else result.to(x.dtype)
+
+
+def packed_rows(ids: Tensor, panels: Tensor) -> Tensor:
+    """`F.embedding`, for a matrix in panels: `[T]` int64 -> `[T, in]`."""
+    return panels[ids // PANEL, :, ids % PANEL]

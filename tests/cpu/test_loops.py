@@ -1,0 +1,113 @@
+"""The innermost loops against NumPy: every number of rows, any depth, any stride."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minipaged.cpu.compiled import compiled
+from minipaged.cpu.dots import MOST_VECTORS, multiply_rows
+from minipaged.cpu.exponential import exponential
+from minipaged.cpu.tile import PANEL, TILE_ROWS, multiply_tile
+from minipaged.cpu.vectors import LANES
+
+
+@compiled()
+def tile(x, weights, result, resume):
+    multiply_tile(x, weights, result, resume, weights)
+
+
+@compiled()
+def rows(x, others, result):
+    multiply_rows(x, others, result, others)
+
+
+@compiled()
+def exponentials(x, result):
+    for i in range(len(x)):
+        result[i] = exponential(x[i])
+
+
+def numbers(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def as_bfloat16(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The bits of x cut to bfloat16, and the numbers that they mean."""
+    bits = (x.view(np.uint32) >> 16).astype(np.uint16)
+    return bits, (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    num_rows=st.integers(1, TILE_ROWS),
+    depth=st.integers(1, 70),
+    resume=st.booleans(),
+    half=st.booleans(),
+    more=st.integers(0, 3),
+    seed=st.integers(0, 99),
+)
+def test_tile(num_rows: int, depth: int, resume: bool, half: bool, more: int, seed: int) -> None:
+    x = numbers(seed, num_rows, depth + more)[:, :depth]
+    weights = numbers(seed + 1, depth, PANEL)
+    stored = weights
+    if half:
+        stored, weights = as_bfloat16(weights)
+    wide = numbers(seed + 2, num_rows + 1, PANEL + 8)
+    before = wide.copy()
+    tile(x, stored, wide[:num_rows, 4 : PANEL + 4], resume)
+    expected = x.astype(np.float64) @ weights + (before[:num_rows, 4 : PANEL + 4] if resume else 0)
+    np.testing.assert_allclose(wide[:num_rows, 4 : PANEL + 4], expected, atol=1e-4)
+    wide[:num_rows, 4 : PANEL + 4] = before[:num_rows, 4 : PANEL + 4]
+    np.testing.assert_array_equal(wide, before, "only the tile is written")
+
+
+def test_a_tiles_row_does_not_depend_on_the_others() -> None:
+    x, weights = numbers(0, TILE_ROWS, 50), numbers(1, 50, PANEL)
+    whole, alone = np.empty((TILE_ROWS, PANEL), np.float32), np.empty((1, PANEL), np.float32)
+    tile(x, weights, whole, False)
+    for row in range(TILE_ROWS):
+        tile(x[row : row + 1], weights, alone, False)
+        np.testing.assert_array_equal(alone[0], whole[row])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    count=st.integers(1, MOST_VECTORS),
+    num_rows=st.integers(1, 20),
+    vectors=st.integers(1, 9),
+    half=st.booleans(),
+    apart=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+def test_rows(count: int, num_rows: int, vectors: int, half: bool, apart: int, seed: int) -> None:
+    size = vectors * LANES
+    x, others = numbers(seed, count, size), numbers(seed + 1, num_rows, apart, size)
+    stored = others
+    if half:
+        stored, others = as_bfloat16(others)
+    wide = np.full((count + 1, num_rows + 3), 7, np.float32)
+    rows(x, stored[:, 0], wide[:count, 1 : num_rows + 1])
+    expected = x.astype(np.float64) @ others[:, 0].T
+    np.testing.assert_allclose(wide[:count, 1 : num_rows + 1], expected, atol=1e-4)
+    assert (wide[count] == 7).all()
+    assert (wide[:, 0] == 7).all()
+    assert (wide[:, num_rows + 1 :] == 7).all()
+
+
+def test_exponential() -> None:
+    x = -np.linspace(0, 87, 200_001, dtype=np.float32)
+    result = np.empty_like(x)
+    exponentials(x, result)
+    np.testing.assert_allclose(result, np.exp(x.astype(np.float64)), rtol=2e-7)
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"), [(0.0, 1.0), (-0.0, 1.0), (-88.0, 0.0), (-1e30, 0.0), (-np.inf, 0.0), (np.nan, np.nan)]
+)
+def test_exponential_at_the_ends(x: float, expected: float) -> None:
+    result = np.empty(1, np.float32)
+    exponentials(np.array([x], np.float32), result)
+    np.testing.assert_array_equal(result, np.array([expected], np.float32))
