@@ -30,7 +30,7 @@ from minipaged.cpu.vectors import (
 )
 
 MOST_VECTORS = 8 if HAS_AVX512 else 4
-"""Vectors of x, at most: a vector of sums for each, one of x and one of the others should fit the registers."""
+"""Vectors of x, at most: each has a vector of sums, which should fit into the registers with two more."""
 
 
 @intrinsic

@@ -14,7 +14,7 @@ LANES = 16
 """Numbers in one of LLVM's vectors. Where the processor's are shorter, LLVM takes several for one."""
 
 HAS_AVX512 = bool(llvm.get_host_cpu_features().get("avx512f"))
-"""Whether there are 32 registers that each hold one vector. AVX2 has 16, and needs two for a vector; NEON has 32,
+"""Whether there are 32 registers that each hold one vector. AVX2 has 16 and needs two for a vector; NEON has 32
 and needs four."""
 
 FLOAT = ir.FloatType()
