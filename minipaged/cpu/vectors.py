@@ -14,8 +14,8 @@ LANES = 16
 """Numbers in one of LLVM's vectors. Where the processor's are shorter, LLVM takes several for one."""
 
 HAS_AVX512 = bool(llvm.get_host_cpu_features().get("avx512f"))
-"""Whether there are 32 registers that each hold one vector. AVX2 has 16 and needs two for a vector; NEON has 32
-and needs four."""
+"""Whether there are 32 registers that each hold one vector. AVX2 has 16 and takes two for a vector; NEON has
+32 and takes four."""
 
 FLOAT = ir.FloatType()
 VECTOR = ir.VectorType(FLOAT, LANES)
