@@ -55,10 +55,13 @@ def attend_to_blocks(
         for some in range(first, last, MOST_VECTORS):
             end = min(some + MOST_VECTORS, last)
             multiply_rows(
-                query[some:end],
-                keys[block, : stop - start, kv_head],
-                scores[some:end, start:stop],
-                keys[following, :, kv_head],
+                end - some,
+                stop - start,
+                head_dim,
+                (query, some, 0),
+                (keys[block][:, kv_head], 0, 0),
+                (scores, some, start),
+                (keys[following][:, kv_head], 0, 0),
             )
     for head in range(first, last):
         _softmax(scores[head], seq_len, scale)
@@ -68,13 +71,14 @@ def attend_to_blocks(
         for some in range(first, last, TILE_ROWS):
             end = min(some + TILE_ROWS, last)
             for left in range(0, head_dim, PANEL):
-                right = left + PANEL
                 multiply_tile(
-                    scores[some:end, start:stop],
-                    values[block, : stop - start, kv_head, left:right],
-                    output[some:end, left:right],
+                    end - some,
+                    stop - start,
+                    (scores, some, start),
+                    (values[block][:, kv_head], 0, left),
+                    (output, some, left),
                     start > 0,
-                    values[following, :, kv_head, left:right],
+                    (values[following][:, kv_head], 0, left),
                 )
 
 

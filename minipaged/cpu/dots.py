@@ -34,18 +34,19 @@ MOST_VECTORS = 8 if HAS_AVX512 else 4
 
 
 @intrinsic
-def _multiply_rows(typing_context, x, rows, result, following):
-    signature = types.void(x, rows, result, following)
+def _multiply_rows(typing_context, count, num_rows, size, x, rows, result, following):
+    signature = types.void(types.int64, types.int64, types.int64, x, rows, result, following)
 
     def generate(context, builder, signature, arguments):
+        count, num_rows, size = arguments[:3]
         x, rows, result, following = (
-            matrix_of(context, builder, *each) for each in zip(signature.args, arguments, strict=True)
+            matrix_of(context, builder, *each) for each in zip(signature.args[3:], arguments[3:], strict=True)
         )
         emit_cases(
             builder,
-            x.num_rows,
+            count,
             MOST_VECTORS,
-            lambda count: _emit_rows(builder, count, x, rows, result, following),
+            lambda count: _emit_rows(builder, count, num_rows, size, x, rows, result, following),
         )
         return context.get_dummy_value()
 
@@ -53,19 +54,22 @@ def _multiply_rows(typing_context, x, rows, result, following):
 
 
 multiply_rows = cast(Callable[..., None], _multiply_rows)
-"""result[r, n] = Σ over d of x[r, d] × rows[n, d].
+"""result[v, n] = Σ over d of x[v, d] × rows[n, d].
+
+The matrices are given by their corners (see `vectors.matrix_of`); nothing checks their bounds.
 
 Args:
-    x: float32 `[R, D]`, R in `[1, MOST_VECTORS]`, D a multiple of `LANES`.
-    rows: `[N, D]`, float32, or the 16 bits of bfloat16; N is at least 1.
-    result: float32 `[R, N]`, written.
+    count: 1 to `MOST_VECTORS`.
+    num_rows: at least 1.
+    size: a multiple of `LANES`.
+    x: float32 `[count, size]`.
+    rows: `[num_rows, size]`, float32, or the 16 bits of bfloat16.
+    result: float32 `[count, num_rows]`, written.
     following: like `rows`, those that are multiplied next: fetched into the caches meanwhile.
-
-The rows of each are contiguous.
 """
 
 
-def _emit_rows(builder, count, x, rows, result, following):
+def _emit_rows(builder, count, num_rows, size, x, rows, result, following):
     """The loop over the rows, for a number of vectors that is known here."""
     before = builder.block
     outer, inner, after, done = map(builder.append_basic_block, ("outer", "inner", "after", "done"))
@@ -90,7 +94,7 @@ def _emit_rows(builder, count, x, rows, result, following):
     d.add_incoming(next_d, inner)
     for sum_, new in zip(sums, new_sums, strict=True):
         sum_.add_incoming(new, inner)
-    builder.cbranch(builder.icmp_signed("<", next_d, x.num_columns), inner, after)
+    builder.cbranch(builder.icmp_signed("<", next_d, size), inner, after)
 
     builder.position_at_end(after)
     for i, new in enumerate(new_sums):
@@ -98,5 +102,5 @@ def _emit_rows(builder, count, x, rows, result, following):
         builder.store(sum_of_lanes(builder, new), builder.inttoptr(address, ir.PointerType(FLOAT)), align=4)
     next_n = builder.add(n, INT64(1))
     n.add_incoming(next_n, after)
-    builder.cbranch(builder.icmp_signed("<", next_n, rows.num_rows), outer, done)
+    builder.cbranch(builder.icmp_signed("<", next_n, num_rows), outer, done)
     builder.position_at_end(done)

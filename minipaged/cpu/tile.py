@@ -40,18 +40,19 @@ CACHE_LINE = 64
 
 
 @intrinsic
-def _multiply_tile(typing_context, x, weights, result, resume, following):
-    signature = types.void(x, weights, result, types.boolean, following)
+def _multiply_tile(typing_context, num_rows, depth, x, weights, result, resume, following):
+    signature = types.void(types.int64, types.int64, x, weights, result, types.boolean, following)
 
     def generate(context, builder, signature, arguments):
+        num_rows, depth, *_, resume, _ = arguments
         x, weights, result, following = (
-            matrix_of(context, builder, signature.args[i], arguments[i]) for i in (0, 1, 2, 4)
+            matrix_of(context, builder, signature.args[i], arguments[i]) for i in (2, 3, 4, 6)
         )
         emit_cases(
             builder,
-            x.num_rows,
+            num_rows,
             TILE_ROWS,
-            lambda count: _emit_loop(builder, count, x, weights, result, arguments[3], following),
+            lambda count: _emit_loop(builder, count, depth, x, weights, result, resume, following),
         )
         return context.get_dummy_value()
 
@@ -62,20 +63,20 @@ multiply_tile = cast(Callable[..., None], _multiply_tile)
 """result[r, p] = (result[r, p] if resume else 0) + Σ over d of x[r, d] × weights[d, p].
 
 Every sum is taken in the order of d, one number after the other, so it does not depend on how many rows
-there are.
+there are. The matrices are given by their corners (see `vectors.matrix_of`); nothing checks their bounds.
 
 Args:
-    x: float32 `[R, depth]`, R in `[1, TILE_ROWS]`.
-    weights: `[depth, PANEL]`, float32, or the 16 bits of bfloat16; depth is at least 1.
-    result: float32 `[R, PANEL]`.
+    num_rows: 1 to `TILE_ROWS`.
+    depth: at least 1.
+    x: float32 `[num_rows, depth]`.
+    weights: `[depth, PANEL]`, float32, or the 16 bits of bfloat16.
+    result: float32 `[num_rows, PANEL]`.
     resume: whether `result` holds sums to go on from.
     following: like `weights`, those that are multiplied next: fetched into the caches meanwhile.
-
-The rows of each are contiguous.
 """
 
 
-def _emit_loop(builder, num_rows, x, weights, result, resume, following):
+def _emit_loop(builder, num_rows, depth, x, weights, result, resume, following):
     """The loop, for a number of rows that is known here."""
     columns = range(0, PANEL, LANES)
     x_rows = [row_of(builder, x, row) for row in range(num_rows)]  # addresses
@@ -112,7 +113,7 @@ def _emit_loop(builder, num_rows, x, weights, result, resume, following):
     d.add_incoming(next_d, loop)
     for sum_, new in zip(sums, new_sums, strict=True):
         sum_.add_incoming(new, loop)
-    builder.cbranch(builder.icmp_signed("<", next_d, weights.num_rows), loop, after)
+    builder.cbranch(builder.icmp_signed("<", next_d, depth), loop, after)
 
     builder.position_at_end(after)
     for new, address in zip(new_sums, sums_at, strict=True):

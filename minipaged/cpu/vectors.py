@@ -22,23 +22,26 @@ VECTOR = ir.VectorType(FLOAT, LANES)
 
 
 class Matrix(NamedTuple):
-    """A two-dimensional array: the address of its first number, and how many bytes lie between two rows."""
+    """Where an operand's first number is, and how many bytes lie between two of its rows."""
 
     address: ir.Value
     stride: ir.Value
-    num_rows: ir.Value
-    num_columns: ir.Value
     number_bytes: int
 
 
 def matrix_of(context, builder, type_, value) -> Matrix:
-    """Of an argument, by numba's type and LLVM's value; its rows are contiguous."""
-    array = context.make_array(type_)(context, builder, value)
-    num_rows, num_columns = cgutils.unpack_tuple(builder, array.shape)
+    """Of an argument, by numba's type and LLVM's value. It is a *corner*: (two-dimensional array, row, column),
+    where the operand begins. The array's rows are contiguous.
+
+    Slices would say the same, at the price of checking their bounds.
+    """
+    array_type = type_.types[0]
+    array, row, column = (builder.extract_value(value, i) for i in range(3))
+    array = context.make_array(array_type)(context, builder, array)
     stride, _ = cgutils.unpack_tuple(builder, array.strides)
-    return Matrix(
-        builder.ptrtoint(array.data, INT64), stride, num_rows, num_columns, type_.dtype.bitwidth // 8
-    )
+    number_bytes = array_type.dtype.bitwidth // 8
+    first = builder.add(builder.ptrtoint(array.data, INT64), builder.mul(column, INT64(number_bytes)))
+    return Matrix(builder.add(first, builder.mul(row, stride)), stride, number_bytes)
 
 
 def row_of(builder, matrix, index):

@@ -11,11 +11,11 @@ from minipaged.cpu.compiled import compiled, shared_work
 from minipaged.cpu.instructions import as_array, pointer_to, take_part
 from minipaged.cpu.tile import PANEL, TILE_ROWS, multiply_tile
 
-DEPTH = 384
-"""Numbers of a row, at most, that are multiplied before the next rows are: so much of a panel (48 KB) stays
-in a core's nearest caches while all rows go over it."""
+DEPTH = 192
+"""Numbers of a row, at most, that are multiplied before the next rows are: so much of a panel (24 KB) stays
+in a core's nearest cache while all rows go over it."""
 
-ROWS_BYTES = 640 * 1024
+ROWS_BYTES = 320 * 1024
 """Of x, at once: so much stays in a core's second cache, while all panels go over it."""
 
 
@@ -64,11 +64,13 @@ def multiply_panels(x, panels, result):
                 for tile in range(num_tiles):
                     top, bottom = first + rows * tile // num_tiles, first + rows * (tile + 1) // num_tiles
                     multiply_tile(
-                        x[top:bottom, start:stop],
-                        panels[panel, start:stop],
-                        result[top:bottom, left : left + PANEL],
+                        bottom - top,
+                        stop - start,
+                        (x, top, start),
+                        (panels[panel], start, 0),
+                        (result, top, left),
                         start > 0,
-                        panels[following_panel, following_start:],
+                        (panels[following_panel], following_start, 0),
                     )
 
 

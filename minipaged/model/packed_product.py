@@ -17,6 +17,9 @@ from minipaged.cpu.threads import run_on_threads, threads_for
 PANEL = 32
 """Outputs of a panel."""
 
+PARTS_OF_THREAD = 4
+"""So that a thread that is held up leaves its last parts to the others."""
+
 READING, MULTIPLYING = 4e-4, 2e-5
 """About how many microseconds it takes to read a weight from memory, and to multiply by it once."""
 
@@ -69,7 +72,7 @@ def packed_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
     num_threads = threads_for(num_weights * (READING + num_rows * MULTIPLYING))
     arguments = ProductArguments(
         next_part=0,
-        num_parts=num_threads,
+        num_parts=num_threads if num_threads == 1 else PARTS_OF_THREAD * num_threads,
         x=rows.data_ptr(),
         x_stride=rows.stride(0),
         num_rows=num_rows,

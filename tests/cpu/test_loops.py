@@ -16,12 +16,13 @@ from minipaged.cpu.vectors import LANES
 
 @compiled()
 def tile(x, weights, result, resume):
-    multiply_tile(x, weights, result, resume, weights)
+    multiply_tile(len(x), len(weights), (x, 0, 0), (weights, 0, 0), (result, 0, 0), resume, (weights, 0, 0))
 
 
 @compiled()
 def rows(x, others, result):
-    multiply_rows(x, others, result, others)
+    count, size = x.shape
+    multiply_rows(count, len(others), size, (x, 0, 0), (others, 0, 0), (result, 0, 0), (others, 0, 0))
 
 
 @compiled()
