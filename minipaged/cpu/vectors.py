@@ -30,8 +30,8 @@ class Matrix(NamedTuple):
 
 
 def matrix_of(context, builder, type_, value) -> Matrix:
-    """Of an argument, by numba's type and LLVM's value. It is a *corner*: (two-dimensional array, row, column),
-    where the operand begins. The array's rows are contiguous.
+    """Of an argument, by numba's type and LLVM's value. It is a *corner*: (two-dimensional array, row,
+    column), where the operand begins. The array's rows are contiguous.
 
     Slices would say the same, at the price of checking their bounds.
     """
