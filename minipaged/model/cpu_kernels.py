@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from minipaged.cpu.threads import run_on_threads, threads_for
 from minipaged.model.decoder import Decoder
 from minipaged.model.kernels import DecoderKernels, Product, gate, rms_norm, rotate_heads
-from minipaged.model.linear_products import choose_product, packing_pays
+from minipaged.model.linear_products import TRIAL_BYTES, ProductChoice, choose_product, packing_pays
 from minipaged.model.packed_product import can_pack, is_packed, packed, packed_linear, packed_rows
 
 
@@ -21,11 +21,13 @@ def use_cpu_kernels(decoder: Decoder) -> None:
     put its matrices in the order that they read.
 
     A short trial multiplies some of the matrices. One after the other is then packed, so that no more
-    than one is in memory twice.
+    than one is in memory twice. A small model is packed without a trial, which would take longer than all
+    that the model may ever lose by it; and loading it does not wait for numba.
     """
     weights = decoder.matrices()
-    product = choose_product(weights)
-    if packing_pays(weights, product):
+    small = sum(weight.nbytes for weight in weights) < TRIAL_BYTES
+    product = ProductChoice() if small else choose_product(weights)
+    if small or packing_pays(weights, product):
         for weight in weights:
             if can_pack(weight):
                 weight.data = packed(weight.data)

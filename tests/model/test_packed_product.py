@@ -101,10 +101,7 @@ def test_what_does_not_fit_is_refused(x: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_packed_model_gives_the_same_logits_and_still_tells_its_weights(
-    family: Family, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("minipaged.model.cpu_kernels.packing_pays", lambda weights, product: True)
+def test_a_packed_model_gives_the_same_logits_and_still_tells_its_weights(family: Family) -> None:
     decoder = decoder_like(make_hf_model(make_config(family)))
     sequences = random_tokens(17, 1, 5)
     plain = packed_logits(decoder, sequences)
@@ -117,3 +114,12 @@ def test_a_packed_model_gives_the_same_logits_and_still_tells_its_weights(
         assert torch.allclose(fast, expected, rtol=0, atol=1e-5)
     for name, view in decoder.weight_views().items():
         assert torch.equal(view, weights[name]), name
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_a_larger_model_is_packed_if_a_trial_says_so(pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minipaged.model.cpu_kernels.TRIAL_BYTES", 0)
+    monkeypatch.setattr("minipaged.model.cpu_kernels.packing_pays", lambda weights, product: pays)
+    decoder = decoder_like(make_hf_model(make_config("llama")))
+    use_cpu_kernels(decoder)
+    assert any(is_packed(weight) for weight in decoder.matrices()) == pays

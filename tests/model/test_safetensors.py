@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from minipaged.errors import WeightsError
-from minipaged.model import cpu_kernels, safetensors_source
+from minipaged.model import loader, safetensors_source
 from minipaged.model.decoder import Decoder
 from minipaged.model.folder import read_config
 from minipaged.model.loader import LoadedModel, load_model
@@ -96,7 +96,7 @@ def test_one_tensor_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             return tensor
 
     monkeypatch.setattr(safetensors_source, "safe_open", Watched)
-    monkeypatch.setattr(cpu_kernels, "packing_pays", lambda weights, product: False)
+    monkeypatch.setattr(loader, "use_cpu_kernels", lambda decoder: None)
     loaded = load(folder)
     assert most == 1
     assert len(alive) == 0
