@@ -11,6 +11,7 @@ from torch import Tensor
 
 from minipaged.attention.metadata import AttentionMetadata
 from minipaged.attention.reference import gather, reference_attention
+from minipaged.cpu.panel import PANEL
 from minipaged.cpu.threads import run_on_threads, threads_for
 
 ATTENDING = 1.5e-3
@@ -19,7 +20,7 @@ ATTENDING = 1.5e-3
 
 def cpu_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
     """The attention backend for CPUs; called like any other (see `AttentionFn`)."""
-    if kv_layer.dtype == torch.float16 or kv_layer.shape[-1] % 32:  # for which the loops are not made
+    if not _can_read(query, kv_layer):
         return reference_attention(query, kv_layer, metadata, scale)
     num_decodes, starts = metadata.num_decodes, metadata.query_start_list
     if num_decodes == len(query):
@@ -46,10 +47,14 @@ def _decode(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale:
     # A sequence's heads lie side by side, so one thread should read them all, if there are enough sequences.
     heads_at_once = num_kv_heads if num_threads == 1 or num_sequences >= 2 * num_threads else 1
     # The arithmetic is in float32: scores rounded to bfloat16 are off by up to 1 %.
+    dtype = query.dtype
     query = _rows_of_heads(query if query.dtype == torch.float32 else query.float())
-    scores = torch.empty(num_sequences, num_heads, longest)
-    output = torch.empty(num_sequences, num_heads, head_dim)
+    scores = torch.empty(num_sequences, num_heads, longest, dtype=torch.float32, device=query.device)
+    output = torch.empty(num_sequences, num_heads, head_dim, dtype=torch.float32, device=query.device)
     block_tables, seq_lens = metadata.int32_tables
+    if min(len(block_tables), len(seq_lens)) < num_sequences:
+        given = f"{len(block_tables)} block tables and {len(seq_lens)} lengths"
+        raise IndexError(f"{given} for {num_sequences} sequences that decode")
     keys = kv_layer.data_ptr()  # the values follow
     arguments = DecodeArguments(
         next_part=0,
@@ -77,7 +82,14 @@ def _decode(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale:
     run_on_threads(work, arguments, num_threads)
     if arguments.wrong_block:
         raise IndexError(f"a block table holds a block that is not one of the {num_blocks}, or too few")
-    return output if kv_layer.dtype == torch.float32 else output.to(kv_layer.dtype)
+    return output if dtype == torch.float32 else output.to(dtype)
+
+
+def _can_read(query: Tensor, kv_layer: Tensor) -> bool:
+    """Whether the loops are made for such a cache."""
+    num_kv_heads, head_dim = kv_layer.shape[3:]
+    fits = head_dim % PANEL == 0 and query.shape[2] == head_dim and query.shape[1] % num_kv_heads == 0
+    return fits and kv_layer.dtype in (torch.float32, torch.bfloat16) and kv_layer.is_contiguous()
 
 
 def _rows_of_heads(query: Tensor) -> Tensor:

@@ -20,10 +20,12 @@ def cpu_write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Ten
     """
     num_tokens, num_heads, head_dim = key.shape
     token_bytes = num_heads * head_dim * key.element_size()
-    if not (_adjoining(key) and _adjoining(value) and key.dtype == value.dtype == kv_layer.dtype):
+    same = key.shape == value.shape == (len(slot_mapping), *kv_layer.shape[3:])
+    same = same and key.dtype == value.dtype == kv_layer.dtype and slot_mapping.dtype == torch.int64
+    if not (same and _adjoining(key) and _adjoining(value)) or token_bytes % 4:
         cache.write_kv(kv_layer, key, value, slot_mapping)
         return
-    if token_bytes % 4 or slot_mapping.dtype != torch.int64 or not slot_mapping.is_contiguous():
+    if not (kv_layer.is_contiguous() and slot_mapping.is_contiguous()):
         cache.write_kv(kv_layer, key, value, slot_mapping)
         return
     # Here, so that nobody waits for numba who does not compute on a CPU.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 
-from minipaged.attention.cpu_kernels import attend_to_blocks
+from minipaged.attention.cpu_decode_loops import attend_to_blocks
 from minipaged.cpu.compiled import compiled, shared_work
 from minipaged.cpu.instructions import as_array, pointer_to, take_part
 
@@ -58,7 +58,7 @@ def _decode(pointer, a, keys, values):
             break
         s, first = part // parts_of_one, part % parts_of_one * a.heads_at_once
         seq_len = int(seq_lens[s])
-        if not _holds(block_tables[s], seq_len, a.block_size, a.num_blocks):
+        if seq_len > a.longest or not _holds(block_tables[s], seq_len, a.block_size, a.num_blocks):
             a.wrong_block = 1
             continue
         for kv_head in range(first, first + a.heads_at_once):

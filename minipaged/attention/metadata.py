@@ -60,7 +60,7 @@ class AttentionFn(Protocol):
             kv_layer: `[2, num_blocks, block_size, num_kv_heads, head_dim]`. Slots that no sequence
                 of the step owns may hold anything, NaN included; the null block is finite.
             metadata: the step's layout.
-            scale: multiplies the scores, usually `head_dim ** -0.5`.
+            scale: multiplies the scores; above 0, usually `head_dim ** -0.5`.
 
         Returns:
             `[T, num_heads, head_dim]`.

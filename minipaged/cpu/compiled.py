@@ -1,7 +1,7 @@
 """How this project's loops for the CPU are compiled.
 
-Importing this module imports numba, so import it where compiled code is first used. The compiled code
-is kept beside its source (or in the user's cache folder), and only the very first use waits for it.
+A function is compiled, or loaded from the cache, when its module is imported (`shared_work`) or when it is
+first called (`compiled`). So import such a module where its code is first used: that imports numba, too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Protocol, TypeVar, cast
 
 import numpy as np
 from numba import cfunc, from_dtype, njit, types
+
+from minipaged.cpu.code_cache import own_cache
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -25,14 +27,11 @@ FAST_SUMS = {"reassoc", "contract", "nsz"}
 
 def compiled(fastmath: set[str] | bool = False) -> Callable[[Function], Function]:
     """`numba.njit`, which keeps the compiled code where it can, and else compiles in every process."""
-
     options = {"nogil": True, "fastmath": fastmath, "error_model": ERROR_MODEL}
 
     def compile_(function: Function) -> Function:
-        try:
-            return cast(Function, njit(cache=True, **options)(function))
-        except RuntimeError:  # neither this folder nor the user's cache folder can be written
-            return cast(Function, njit(**options)(function))
+        with own_cache() as usable:
+            return cast(Function, njit(cache=usable, **options)(function))
 
     return compile_
 
@@ -54,6 +53,9 @@ class SharedWork(Protocol):
 def shared_work(arguments: type[ctypes.Structure]) -> Callable[[Callable[..., None]], SharedWork]:
     """Compiles a function for many threads: `numba.cfunc`, kept as `compiled` does.
 
+    It works on addresses, so its caller checks shapes and dtypes. It cannot raise: what it finds wrong it
+    writes into a field of its arguments.
+
     Args:
         arguments: what the function is given a pointer to. Its first field is an int64, `next_part`, from
             which the threads take the numbers of the parts that they do (`instructions.take_part`).
@@ -62,9 +64,7 @@ def shared_work(arguments: type[ctypes.Structure]) -> Callable[[Callable[..., No
     signature = types.void(types.CPointer(from_dtype(np.dtype(arguments))))
 
     def compile_(function: Callable[..., None]) -> SharedWork:
-        try:
-            return cast(SharedWork, cfunc(signature, cache=True, **options)(function))
-        except RuntimeError:
-            return cast(SharedWork, cfunc(signature, **options)(function))
+        with own_cache() as usable:
+            return cast(SharedWork, cfunc(signature, cache=usable, **options)(function))
 
     return compile_

@@ -30,7 +30,7 @@ from minipaged.cpu.vectors import (
 )
 
 MOST_VECTORS = 8 if HAS_AVX512 else 4
-"""Vectors of x, at most: each has a vector of sums, which should fit into the registers with two more."""
+"""Vectors of x, at most. Each has a vector of sums in registers; more query heads rarely share a KV head."""
 
 
 @intrinsic

@@ -20,16 +20,19 @@ import torch
 if TYPE_CHECKING:
     from minipaged.cpu.compiled import SharedWork
 
-WORTH_A_THREAD = 5.0
-"""Microseconds of work that a thread should have. With less, starting it takes longer."""
+WORTH_THREADS = 5.0
+"""Microseconds of work that are worth more than one thread. With less, starting the others takes longer."""
 
 RunParallel = Callable[[int, int, int, int], None]
 """(function's address, arguments' address, number of threads, flags)."""
 
 
 def threads_for(microseconds: float) -> int:
-    """How many threads to use for work that takes one of them so long: at most as many as torch has now."""
-    return min(torch.get_num_threads(), 1 + int(microseconds / WORTH_A_THREAD))
+    """How many threads to use for work that takes one of them so long: one, or as many as torch has now.
+
+    Nothing between: GNU OpenMP ends threads and starts others when their number changes.
+    """
+    return torch.get_num_threads() if microseconds > WORTH_THREADS else 1
 
 
 def run_on_threads(work: SharedWork, arguments: ctypes.Structure, num_threads: int) -> None:

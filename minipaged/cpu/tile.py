@@ -15,6 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from minipaged.cpu.instructions import INT64, emit_prefetch
+from minipaged.cpu.panel import PANEL
 from minipaged.cpu.vectors import (
     HAS_AVX512,
     LANES,
@@ -29,9 +30,6 @@ from minipaged.cpu.vectors import (
     store_vector,
     zeros,
 )
-
-PANEL = 32
-"""Columns of a tile: outputs of a product that are computed together."""
 
 TILE_ROWS = 12 if HAS_AVX512 else 3
 """Rows of a tile, at most: 2 vectors of sums each, and 2 of weights, should fill the registers."""

@@ -30,10 +30,10 @@ class Matrix(NamedTuple):
 
 
 def matrix_of(context, builder, type_, value) -> Matrix:
-    """Of an argument, by numba's type and LLVM's value. It is a *corner*: (two-dimensional array, row,
-    column), where the operand begins. The array's rows are contiguous.
+    """The `Matrix` that an argument stands for, by numba's type and LLVM's value.
 
-    Slices would say the same, at the price of checking their bounds.
+    The argument is a *corner*, a tuple (two-dimensional array, row, column): where the matrix begins. The
+    array's rows are contiguous. Slices would say the same, at the price of checking their bounds.
     """
     array_type = type_.types[0]
     array, row, column = (builder.extract_value(value, i) for i in range(3))

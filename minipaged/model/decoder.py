@@ -215,7 +215,7 @@ class Decoder(nn.Module):
 
         The views share memory with the (partly fused) parameters, so a loader can copy each tensor
         straight to its place. Together they cover every parameter exactly once. Where the matrices have
-        been packed since, theirs are copies, to be read alone.
+        been packed since, theirs are copies: writing to them changes nothing.
         """
         views = {
             "model.embed_tokens.weight": in_rows(self.embed_tokens.data),

@@ -115,7 +115,7 @@ def _agree(product: Product, own_weight: Tensor, weight: Tensor) -> bool:
     x = torch.linspace(-1, 1, 3 * weight.shape[1], dtype=weight.dtype).view(3, -1)  # [3, in]
     try:
         result = product(x, own_weight, None)  # [3, out]
-    except (RuntimeError, AttributeError, NotImplementedError, ImportError):
+    except Exception:  # whatever it is: a missing operator, numba's own, a compiler that fails
         return False
     expected = F.linear(x, weight)  # [3, out]
     size = float(expected.abs().max())

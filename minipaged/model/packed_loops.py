@@ -9,7 +9,8 @@ import ctypes
 
 from minipaged.cpu.compiled import compiled, shared_work
 from minipaged.cpu.instructions import as_array, pointer_to, take_part
-from minipaged.cpu.tile import PANEL, TILE_ROWS, multiply_tile
+from minipaged.cpu.panel import PANEL
+from minipaged.cpu.tile import TILE_ROWS, multiply_tile
 
 DEPTH = 192
 """Numbers of a row, at most, that are multiplied before the next rows are: so much of a panel (24 KB) stays
@@ -47,6 +48,8 @@ def multiply_panels(x, panels, result):
         panels: `[P, in, PANEL]`, float32 or the bits of bfloat16, contiguous.
         result: float32 `[T, P * PANEL]`, written.
     """
+    # From the outside: groups of rows (of which the second cache holds x), panels, pieces of a panel (which
+    # the nearest cache holds), tiles (whose sums are in registers).
     num_rows, num_columns = x.shape
     num_pieces = (num_columns + DEPTH - 1) // DEPTH
     rows_at_once = max(TILE_ROWS, ROWS_BYTES // (4 * num_columns) // TILE_ROWS * TILE_ROWS)

@@ -2,7 +2,7 @@
 
 A matrix `[out, in]` is kept as `[out / 32, in, 32]`: for each input the weights of 32 outputs lie side by
 side, so a processor multiplies them all by that input at once, and reads the whole panel in one stream. One
-panel goes over all rows of x before the next is read: weights come from memory once in a step.
+panel goes over many rows of x before the next is read: a step of decodes reads each weight from memory once.
 
 A row of the result is the same to the last bit whatever other rows are computed with it.
 """
@@ -12,10 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from minipaged.cpu.panel import PANEL
 from minipaged.cpu.threads import run_on_threads, threads_for
-
-PANEL = 32
-"""Outputs of a panel."""
 
 PARTS_OF_THREAD = 4
 """So that a thread that is held up leaves its last parts to the others."""
@@ -26,7 +24,8 @@ READING, MULTIPLYING = 4e-4, 2e-5
 
 def can_pack(weight: Tensor) -> bool:
     """Whether a matrix can be kept in panels: float32 or bfloat16, on the CPU, its outputs in full panels."""
-    return len(weight) % PANEL == 0 and weight.dtype in (torch.float32, torch.bfloat16) and weight.is_cpu
+    fits = weight.dim() == 2 and len(weight) % PANEL == 0 and weight.shape[1] > 0
+    return fits and weight.dtype in (torch.float32, torch.bfloat16) and weight.is_cpu
 
 
 def is_packed(weight: Tensor) -> bool:
@@ -58,23 +57,24 @@ def packed_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
     # Here, so that a model without packed weights does not wait for numba.
     from minipaged.model.packed_loops import ProductArguments, product_bfloat16, product_float32
 
-    num_panels, num_columns, _ = panels.shape
+    num_panels, num_columns, panel = panels.shape
     num_rows, width = x.shape
-    if width != num_columns or x.dtype != panels.dtype:
+    known = panels.dtype in (torch.float32, torch.bfloat16) and panel == PANEL and panels.is_contiguous()
+    if width != num_columns or x.dtype != panels.dtype or not known:
         raise ValueError(
             f"x is {x.dtype} {list(x.shape)}, the panels are {panels.dtype} {list(panels.shape)}"
         )
     rows = x if x.dtype == torch.float32 else x.float()  # [T, in]
     if rows.stride(1) != 1 or rows.stride(0) < num_columns:
         rows = rows.contiguous()
-    result = torch.empty(num_rows, num_panels * PANEL)  # [T, out]
+    result = torch.empty(num_rows, num_panels * PANEL, dtype=torch.float32, device=x.device)  # [T, out]
     num_weights = panels.numel()
     num_threads = threads_for(num_weights * (READING + num_rows * MULTIPLYING))
     arguments = ProductArguments(
         next_part=0,
         num_parts=num_threads if num_threads == 1 else PARTS_OF_THREAD * num_threads,
         x=rows.data_ptr(),
-        x_stride=rows.stride(0),
+        x_stride=max(rows.stride(0), num_columns),  # of a single row it may be anything
         num_rows=num_rows,
         num_columns=num_columns,
         weights=panels.data_ptr(),

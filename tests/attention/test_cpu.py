@@ -103,7 +103,7 @@ def test_queries_may_be_strided() -> None:
 @pytest.mark.parametrize("num_threads", [2, 3, 8])
 def test_threads_share_large_decodes(num_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the sequences fall to the threads, also if there are fewer of them than threads."""
-    monkeypatch.setattr("minipaged.cpu.threads.WORTH_A_THREAD", 1e-3)
+    monkeypatch.setattr("minipaged.cpu.threads.WORTH_THREADS", 1e-3)
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:
@@ -111,12 +111,6 @@ def test_threads_share_large_decodes(num_threads: int, monkeypatch: pytest.Monke
             check(make_step([Span(1, length) for length in lengths], SMALL, 4))
     finally:
         torch.set_num_threads(before)
-
-
-def test_float16_goes_to_the_reference() -> None:
-    step = make_step([Span(1, 9), Span(4, 12)], SMALL, 4, dtype=torch.float16)
-    arguments = (step.query, step.kv_layer, step.metadata, step.heads.scale)
-    assert torch.equal(cpu_attention(*arguments), reference_attention(*arguments))
 
 
 @pytest.mark.parametrize("block", [-1, 10**6])
@@ -143,3 +137,57 @@ def test_other_head_sizes_go_to_the_reference() -> None:
 
 def test_groups_larger_than_the_loops_take_at_once() -> None:
     check(make_step([Span(1, 9), Span(1, 30)], Heads(1, 29, 32), 4))
+
+
+@pytest.mark.parametrize("group", [5, 13, 29])
+def test_such_groups_in_bfloat16(group: int) -> None:
+    check(make_step([Span(1, 9), Span(1, 30)], Heads(2, group, 32), 4, dtype=torch.bfloat16))
+
+
+def test_fewer_block_tables_or_lengths_than_sequences_are_refused() -> None:
+    step = make_step([Span(1, 9), Span(1, 30)], SMALL, 4)
+    for fewer in (
+        dataclasses.replace(step.metadata, block_tables=step.metadata.block_tables[:1]),
+        dataclasses.replace(step.metadata, seq_lens=step.metadata.seq_lens[:1]),
+    ):
+        with pytest.raises(IndexError, match="for 2 sequences that decode"):
+            cpu_attention(step.query, step.kv_layer, fewer, step.heads.scale)
+
+
+def test_a_length_that_is_not_the_listed_one_is_refused() -> None:
+    """There is no room for its scores."""
+    step = make_step([Span(1, 9), Span(1, 30)], SMALL, 4)
+    step.metadata.seq_lens[1] = 31
+    with pytest.raises(IndexError, match="a block table holds"):
+        cpu_attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_a_cache_of_another_dtype_goes_to_the_reference(dtype: torch.dtype) -> None:
+    step = make_step([Span(1, 9), Span(1, 12)], SMALL, 4)
+    arguments = (step.query.to(dtype), step.kv_layer.to(dtype), step.metadata, step.heads.scale)
+    assert torch.equal(cpu_attention(*arguments), reference_attention(*arguments))
+
+
+def test_a_cache_that_is_a_view_is_read_where_it_is() -> None:
+    step = make_step([Span(1, 9), Span(1, 12)], SMALL, 4)
+    wide = torch.cat([step.kv_layer, torch.full_like(step.kv_layer, 7.0)], dim=-1)
+    check(dataclasses.replace(step, kv_layer=wide[..., : SMALL.head_dim]))
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_poison_in_a_slot_that_is_owned_stays_in_its_sequence(poison: float) -> None:
+    step = make_step([Span(1, 9), Span(1, 30)], SMALL, 4)
+    step.kv_layer[:, step.metadata.block_tables[0, 0], 0] = poison
+    output = cpu_attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
+    assert output[0].isnan().all()
+    assert output[1].isfinite().all()
+
+
+def test_whatever_the_default_dtype_is() -> None:
+    step = make_step([Span(1, 9), Span(1, 30)], SMALL, 4)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        check(step)
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -42,8 +42,34 @@ def test_a_slot_that_is_not_there(slot: int) -> None:
 
 
 def test_many_tokens_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minipaged.cpu.threads.WORTH_A_THREAD", 1e-3)
+    monkeypatch.setattr("minipaged.cpu.threads.WORTH_THREADS", 1e-3)
     kv_layer, new = torch.zeros(2, 100, 16, 2, 8), torch.randn(2, 1600, 2, 8)
     where = torch.randperm(1600)
     cpu_write_kv(kv_layer, new[0], new[1], where)
     assert torch.equal(kv_layer.flatten(1, 2)[:, where], new)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "num_slots"),
+    [
+        ((3, 1, 8), (3, 1, 8), 2),
+        ((3, 1, 8), (2, 1, 8), 3),
+        ((3, 2, 8), (3, 2, 8), 3),
+        ((3, 1, 4), (3, 1, 8), 3),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(
+    key: tuple[int, ...], value: tuple[int, ...], num_slots: int
+) -> None:
+    """As PyTorch does: the loop would read and write what is not there."""
+    kv_layer = torch.zeros(2, 5, 4, 1, 8)
+    with pytest.raises((IndexError, RuntimeError)):
+        cpu_write_kv(kv_layer, torch.ones(key), torch.ones(value), torch.arange(num_slots))
+
+
+def test_a_cache_that_is_a_view() -> None:
+    whole = torch.zeros(2, 5, 4, 2, 8)
+    ones = torch.ones(3, 1, 8)
+    cpu_write_kv(whole[:, :, :, :1], ones, ones, torch.tensor([3, 0, 19]))
+    assert float(whole[..., 0, :].sum()) == 2 * 3 * 8
+    assert float(whole[..., 1, :].sum()) == 0

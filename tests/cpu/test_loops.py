@@ -10,13 +10,17 @@ from hypothesis import strategies as st
 from minipaged.cpu.compiled import compiled
 from minipaged.cpu.dots import MOST_VECTORS, multiply_rows
 from minipaged.cpu.exponential import exponential
-from minipaged.cpu.tile import PANEL, TILE_ROWS, multiply_tile
+from minipaged.cpu.panel import PANEL
+from minipaged.cpu.tile import TILE_ROWS, multiply_tile
 from minipaged.cpu.vectors import LANES
 
 
 @compiled()
-def tile(x, weights, result, resume):
-    multiply_tile(len(x), len(weights), (x, 0, 0), (weights, 0, 0), (result, 0, 0), resume, (weights, 0, 0))
+def tile(x, weights, result, size, resume, corner):
+    """`size` is (rows, depth); all operands begin at this row and column of their arrays."""
+    row, column = corner
+    operands = (x, row, column), (weights, row, column), (result, row, column)
+    multiply_tile(size[0], size[1], operands[0], operands[1], operands[2], resume, (weights[:1], 0, 0))
 
 
 @compiled()
@@ -51,26 +55,28 @@ def as_bfloat16(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     seed=st.integers(0, 99),
 )
 def test_tile(num_rows: int, depth: int, resume: bool, half: bool, more: int, seed: int) -> None:
-    x = numbers(seed, num_rows, depth + more)[:, :depth]
-    weights = numbers(seed + 1, depth, PANEL)
+    row, column = more, 2 * more
+    x = numbers(seed, row + num_rows, column + depth + more)
+    weights = numbers(seed + 1, row + depth, column + PANEL + more)
     stored = weights
     if half:
         stored, weights = as_bfloat16(weights)
-    wide = numbers(seed + 2, num_rows + 1, PANEL + 8)
-    before = wide.copy()
-    tile(x, stored, wide[:num_rows, 4 : PANEL + 4], resume)
-    expected = x.astype(np.float64) @ weights + (before[:num_rows, 4 : PANEL + 4] if resume else 0)
-    np.testing.assert_allclose(wide[:num_rows, 4 : PANEL + 4], expected, atol=1e-4)
-    wide[:num_rows, 4 : PANEL + 4] = before[:num_rows, 4 : PANEL + 4]
-    np.testing.assert_array_equal(wide, before, "only the tile is written")
+    result = numbers(seed + 2, row + num_rows + 1, column + PANEL + 1)
+    before = result.copy()
+    tile(x, stored, result, (num_rows, depth), resume, (row, column))
+    part = (slice(row, row + num_rows), slice(column, column + PANEL))
+    expected = x[row:, column : column + depth].astype(np.float64) @ weights[row:, column : column + PANEL]
+    np.testing.assert_allclose(result[part], expected + (before[part] if resume else 0), atol=1e-4)
+    result[part] = before[part]
+    np.testing.assert_array_equal(result, before, "only the tile is written")
 
 
 def test_a_tiles_row_does_not_depend_on_the_others() -> None:
     x, weights = numbers(0, TILE_ROWS, 50), numbers(1, 50, PANEL)
     whole, alone = np.empty((TILE_ROWS, PANEL), np.float32), np.empty((1, PANEL), np.float32)
-    tile(x, weights, whole, False)
+    tile(x, weights, whole, (TILE_ROWS, 50), False, (0, 0))
     for row in range(TILE_ROWS):
-        tile(x[row : row + 1], weights, alone, False)
+        tile(x[row : row + 1], weights, alone, (1, 50), False, (0, 0))
         np.testing.assert_array_equal(alone[0], whole[row])
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -39,6 +41,24 @@ def test_each_part_is_done_once(num_threads: int, num_parts: int) -> None:
     counts = np.zeros(num_parts, np.int64)
     run_on_threads(count_parts, CountArguments(0, num_parts, counts.ctypes.data), num_threads)
     assert (counts == 1).all()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere OpenMP may lack this entry point")
+def test_there_are_several_threads() -> None:
+    seen: set[int] = set()
+    both = threading.Barrier(2)
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    def see_this_thread(_: int) -> None:
+        seen.add(threading.get_ident())
+        both.wait(timeout=60)
+
+    class Work:
+        address = ctypes.cast(see_this_thread, ctypes.c_void_p).value or 0
+        ctypes = see_this_thread
+
+    run_on_threads(Work(), CountArguments(), 2)
+    assert len(seen) == 2
 
 
 def test_without_openmp_one_thread_does_all(monkeypatch: pytest.MonkeyPatch) -> None:

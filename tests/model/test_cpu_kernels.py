@@ -105,3 +105,25 @@ def test_the_model_gives_the_same_logits(family: Family) -> None:
     use_cpu_kernels(decoder)
     for fast, expected in zip(packed_logits(decoder, sequences), plain, strict=True):
         assert torch.allclose(fast, expected, rtol=0, atol=1e-5)
+
+
+def test_many_rows_on_several_threads() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        x, weight = torch.randn(700, 64), torch.randn(64)
+        assert torch.allclose(cpu_rms_norm(x, weight, 1e-5), rms_norm(x, weight, 1e-5), atol=1e-5)
+        assert torch.allclose(cpu_gate(x), gate(x), atol=1e-5)
+        heads = torch.randn(700, 4, 16)
+        cos, sin = RotaryEmbedding(RopeConfig(), 16, torch.device("cpu"))(torch.arange(700), torch.float32)
+        expected = rotate_heads(heads, 3, cos, sin)
+        assert torch.allclose(cpu_rotate_heads(heads, 3, cos, sin), expected, atol=1e-5)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_the_loops_are_not_made_for_goes_to_the_plain_ones() -> None:
+    x, weight = torch.randn(3, 16), torch.randn(16)
+    assert torch.equal(cpu_rms_norm(x, weight.bfloat16(), 1e-5), rms_norm(x, weight.bfloat16(), 1e-5))
+    heads, cos = torch.randn(3, 2, 8), torch.randn(1, 1, 4)  # one position for all
+    assert torch.equal(cpu_rotate_heads(heads, 2, cos, cos), rotate_heads(heads, 2, cos, cos))

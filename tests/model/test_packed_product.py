@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from minipaged.cpu.panel import PANEL
 from minipaged.model.cpu_kernels import use_cpu_kernels
 from minipaged.model.packed_product import (
-    PANEL,
     can_pack,
     in_rows,
     is_packed,
@@ -58,7 +58,7 @@ def test_a_row_is_the_same_in_any_company() -> None:
 
 @pytest.mark.parametrize("num_threads", [1, 2, 3, 8])
 def test_any_number_of_threads(num_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minipaged.cpu.threads.WORTH_A_THREAD", 1e-3)
+    monkeypatch.setattr("minipaged.cpu.threads.WORTH_THREADS", 1e-3)
     panels, x = packed(torch.randn(5 * PANEL, 70)), torch.randn(20, 70)
     expected = packed_linear(x, panels, None)
     before = torch.get_num_threads()
@@ -100,16 +100,19 @@ def test_what_does_not_fit_is_refused(x: torch.Tensor) -> None:
         packed_linear(x, packed(torch.zeros(PANEL, 7)), None)
 
 
+@pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_packed_model_gives_the_same_logits_and_still_tells_its_weights(family: Family) -> None:
-    decoder = decoder_like(make_hf_model(make_config(family)))
+def test_a_packed_model_gives_the_same_logits_and_still_tells_its_weights(family: Family, tied: bool) -> None:
+    decoder = decoder_like(make_hf_model(make_config(family, vocab_size=256, tied=tied)))
     sequences = random_tokens(17, 1, 5)
     plain = packed_logits(decoder, sequences)
     weights = {name: view.clone() for name, view in decoder.weight_views().items()}
     could_be = [can_pack(weight) for weight in decoder.matrices()]
     use_cpu_kernels(decoder)
     assert [is_packed(weight) for weight in decoder.matrices()] == could_be
-    assert any(could_be)
+    assert is_packed(decoder.lm_head.weight)
+    assert is_packed(decoder.embed_tokens) == tied
+    use_cpu_kernels(decoder)  # what is packed stays as it is
     for fast, expected in zip(packed_logits(decoder, sequences), plain, strict=True):
         assert torch.allclose(fast, expected, rtol=0, atol=1e-5)
     for name, view in decoder.weight_views().items():
@@ -123,3 +126,9 @@ def test_a_larger_model_is_packed_if_a_trial_says_so(pays: bool, monkeypatch: py
     decoder = decoder_like(make_hf_model(make_config("llama")))
     use_cpu_kernels(decoder)
     assert any(is_packed(weight) for weight in decoder.matrices()) == pays
+
+
+def test_one_row_with_any_stride() -> None:
+    """PyTorch calls a row of strides (1, 1) contiguous."""
+    panels, x = packed(torch.randn(PANEL, 70)), torch.randn(70, 1)
+    assert torch.equal(packed_linear(x.t(), panels, None), packed_linear(x.flatten()[None], panels, None))

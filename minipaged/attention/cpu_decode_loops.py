@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from minipaged.cpu.compiled import FAST_SUMS, compiled
 from minipaged.cpu.dots import MOST_VECTORS, multiply_rows
 from minipaged.cpu.exponential import exponential
-from minipaged.cpu.tile import PANEL, TILE_ROWS, multiply_tile
+from minipaged.cpu.panel import PANEL
+from minipaged.cpu.tile import TILE_ROWS, multiply_tile
 
 
 @compiled()
@@ -42,7 +43,7 @@ def attend_to_blocks(
         block_table: `[M]`.
         seq_len: at least 1.
         kv_head: the KV head.
-        scale: multiplies the scores.
+        scale: multiplies the scores; above 0.
         scores: `[num_heads, seq_len or more]`, room for the weights.
         output: `[num_heads, head_dim]`, written for these heads.
     """
@@ -84,7 +85,7 @@ def attend_to_blocks(
 
 @compiled()
 def _block_and_next(block_table, start, block_size, seq_len):
-    """The blocks of a position and of the first one in the block after it, or the same twice at the end."""
+    """The block of position `start`, and the block after it in the table: the same one if it is the last."""
     return block_table[start // block_size], block_table[min(start + block_size, seq_len - 1) // block_size]
 
 

@@ -1,0 +1,66 @@
+"""Where compiled code is kept between processes: one folder for each state of the sources.
+
+numba looks whether the file of a function has changed, but not the files of the functions that it calls:
+compiled code would go on with an innermost loop that is no longer there. So the folder's name tells the
+contents of all sources that are compiled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from numba.core import config
+
+PACKAGE = Path(__file__).parent.parent
+COMPILED = ("cpu", "model", "attention")
+"""Packages with compiled functions."""
+
+
+@contextmanager
+def own_cache() -> Iterator[bool]:
+    """While it lasts, numba keeps what is compiled in our folder. Gives whether there is one.
+
+    numba's setting is for the whole process, so it is put back: a program's own functions are kept where they
+    were.
+    """
+    folder = cache_folder()
+    before = config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
+    if folder is not None:
+        config.CACHE_DIR = str(folder)  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield folder is not None
+    finally:
+        config.CACHE_DIR = before  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Beside the sources, or in the user's cache folder; `None` if neither can be written."""
+    name = f"compiled-{sources_hash()}"
+    beside = PACKAGE / "__pycache__"
+    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    for of_other_sources in set(beside.glob("compiled-*")) - {beside / name}:
+        shutil.rmtree(of_other_sources, ignore_errors=True)
+    for parent in (beside, users / "minipaged"):
+        try:
+            (parent / name).mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(parent / name, os.W_OK):
+            return parent / name
+    return None
+
+
+def sources_hash() -> str:
+    """Of the contents of every file that may be compiled."""
+    digest = hashlib.sha256()
+    for package in COMPILED:
+        for path in sorted((PACKAGE / package).glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,69 @@
+"""Compiled code is kept by the state of all sources, and nobody else's is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from numba.core import config
+
+from minipaged.cpu import code_cache
+from minipaged.cpu.code_cache import cache_folder, own_cache, sources_hash
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package of two sources, in the place of ours."""
+    for name in code_cache.COMPILED:
+        (tmp_path / "package" / name).mkdir(parents=True)
+        (tmp_path / "package" / name / "loops.py").write_text("1")
+    monkeypatch.setattr(code_cache, "PACKAGE", tmp_path / "package")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
+    cache_folder.cache_clear()
+    yield tmp_path / "package"
+    cache_folder.cache_clear()
+
+
+def test_any_change_of_any_source_means_another_folder(package: Path) -> None:
+    seen = {sources_hash()}
+    for name in code_cache.COMPILED:
+        (package / name / "loops.py").write_text("2")
+        seen.add(sources_hash())
+    (package / "cpu" / "more.py").write_text("1")
+    assert len({*seen, sources_hash()}) == len(code_cache.COMPILED) + 2
+
+
+def test_what_was_compiled_of_other_sources_is_removed(package: Path) -> None:
+    before = cache_folder()
+    assert before is not None
+    assert before.parent == package / "__pycache__"
+    (before / "code.nbc").write_text("1")
+    (package / "cpu" / "loops.py").write_text("2")
+    cache_folder.cache_clear()
+    after = cache_folder()
+    assert after is not None
+    assert after.is_dir()
+    assert not before.exists()
+
+
+def test_where_the_package_cannot_be_written(package: Path, tmp_path: Path) -> None:
+    (package / "__pycache__").write_text("no folder")
+    folder = cache_folder()
+    assert folder is not None
+    assert folder.parent == tmp_path / "users" / "minipaged"
+
+
+def test_where_nothing_can_be_written(package: Path, tmp_path: Path) -> None:
+    (package / "__pycache__").write_text("no folder")
+    (tmp_path / "users").write_text("no folder")
+    assert cache_folder() is None
+    with own_cache() as usable:
+        assert not usable
+
+
+def test_numbas_own_setting_is_put_back(package: Path) -> None:
+    before = config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(KeyError), own_cache():
+        raise KeyError
+    assert before == config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
