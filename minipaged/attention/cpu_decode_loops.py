@@ -80,6 +80,7 @@ def attend_to_blocks(
                     (output, some, left),
                     start > 0,
                     (values[following][:, kv_head], 0, left),
+                    num_kv_heads * head_dim * values.itemsize,
                 )
 
 

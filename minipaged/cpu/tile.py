@@ -38,11 +38,12 @@ CACHE_LINE = 64
 
 
 @intrinsic
-def _multiply_tile(typing_context, num_rows, depth, x, weights, result, resume, following):
-    signature = types.void(types.int64, types.int64, x, weights, result, types.boolean, following)
+def _multiply_tile(typing_context, num_rows, depth, x, weights, result, resume, following, step):
+    integer = types.int64
+    signature = types.void(integer, integer, x, weights, result, types.boolean, following, integer)
 
     def generate(context, builder, signature, arguments):
-        num_rows, depth, *_, resume, _ = arguments
+        num_rows, depth, *_, resume, _, step = arguments
         x, weights, result, following = (
             matrix_of(context, builder, signature.args[i], arguments[i]) for i in (2, 3, 4, 6)
         )
@@ -50,7 +51,9 @@ def _multiply_tile(typing_context, num_rows, depth, x, weights, result, resume, 
             builder,
             num_rows,
             TILE_ROWS,
-            lambda count: _emit_loop(builder, count, depth, x, weights, result, resume, following),
+            lambda count: _emit_loop(
+                builder, count, depth, x, weights, result, resume, following.address, step
+            ),
         )
         return context.get_dummy_value()
 
@@ -70,11 +73,13 @@ Args:
     weights: `[depth, PANEL]`, float32, or the 16 bits of bfloat16.
     result: float32 `[num_rows, PANEL]`.
     resume: whether `result` holds sums to go on from.
-    following: like `weights`, those that are multiplied next: fetched into the caches meanwhile.
+    following: like `weights`, from where on to fetch into the caches meanwhile what is multiplied next.
+    step: by how many bytes each d gets further with that: a cache line, or two where a step is longer. Not
+        faster than need be: memory that is asked for more than it can give keeps this loop waiting, too.
 """
 
 
-def _emit_loop(builder, num_rows, depth, x, weights, result, resume, following):
+def _emit_loop(builder, num_rows, depth, x, weights, result, resume, following, step):
     """The loop, for a number of rows that is known here."""
     columns = range(0, PANEL, LANES)
     x_rows = [row_of(builder, x, row) for row in range(num_rows)]  # addresses
@@ -83,6 +88,8 @@ def _emit_loop(builder, num_rows, depth, x, weights, result, resume, following):
         for row in range(num_rows)
         for column in columns
     ]
+    wide = builder.icmp_signed(">", step, INT64(CACHE_LINE))
+    second_line = builder.select(wide, INT64(CACHE_LINE), INT64(0))
     before = builder.block
     load, loop, after = (builder.append_basic_block(name) for name in ("load", "loop", "after"))
     builder.cbranch(resume, load, loop)
@@ -93,15 +100,15 @@ def _emit_loop(builder, num_rows, depth, x, weights, result, resume, following):
 
     builder.position_at_end(loop)
     d = phi_of(builder, INT64, (INT64(0), before), (INT64(0), load))
+    ahead = phi_of(builder, INT64, (following, before), (following, load))
     sums = [phi_of(builder, VECTOR, (zeros(), before), (sum_, load)) for sum_ in loaded]
     row = row_of(builder, weights, d)
     vectors = [
         load_vector(builder, builder.add(row, INT64(column * weights.number_bytes)), weights.number_bytes)
         for column in columns
     ]
-    next_row = row_of(builder, following, d)
-    for line in range(0, PANEL * weights.number_bytes, CACHE_LINE):
-        emit_prefetch(builder, builder.add(next_row, INT64(line)))
+    emit_prefetch(builder, ahead)
+    emit_prefetch(builder, builder.add(ahead, second_line))
     new_sums = []
     for x_row in x_rows:
         factor = spread(builder, builder.add(x_row, builder.mul(d, INT64(4))))
@@ -109,6 +116,7 @@ def _emit_loop(builder, num_rows, depth, x, weights, result, resume, following):
             new_sums.append(multiply_add(builder, factor, vector, sums[len(new_sums)]))
     next_d = builder.add(d, INT64(1))
     d.add_incoming(next_d, loop)
+    ahead.add_incoming(builder.add(ahead, step), loop)
     for sum_, new in zip(sums, new_sums, strict=True):
         sum_.add_incoming(new, loop)
     builder.cbranch(builder.icmp_signed("<", next_d, depth), loop, after)

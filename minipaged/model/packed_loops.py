@@ -56,6 +56,7 @@ def multiply_panels(x, panels, result):
     for first in range(0, num_rows, rows_at_once):
         rows = min(rows_at_once, num_rows - first)
         num_tiles = (rows + TILE_ROWS - 1) // TILE_ROWS
+        step = (PANEL * panels.itemsize + num_tiles - 1) // num_tiles  # each tile fetches its share
         for panel in range(len(panels)):
             left = panel * PANEL
             for piece in range(num_pieces):
@@ -73,7 +74,8 @@ def multiply_panels(x, panels, result):
                         (panels[panel], start, 0),
                         (result, top, left),
                         start > 0,
-                        (panels[following_panel], following_start, 0),
+                        (panels[following_panel], following_start + (stop - start) * tile // num_tiles, 0),
+                        step,
                     )
 
 

@@ -20,7 +20,7 @@ def tile(x, weights, result, size, resume, corner):
     """`size` is (rows, depth); all operands begin at this row and column of their arrays."""
     row, column = corner
     operands = (x, row, column), (weights, row, column), (result, row, column)
-    multiply_tile(size[0], size[1], operands[0], operands[1], operands[2], resume, (weights[:1], 0, 0))
+    multiply_tile(size[0], size[1], operands[0], operands[1], operands[2], resume, (weights[:1], 0, 0), 43)
 
 
 @compiled()
