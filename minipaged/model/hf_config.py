@@ -114,8 +114,10 @@ def _refuse_features(fields: Fields) -> None:
 
 def _refuse_windows(fields: Fields) -> None:
     window, longest = fields.optional_whole("sliding_window"), fields.whole("max_position_embeddings")
-    # Qwen's files give a window, and say beside it whether it is used, and from which layer on.
-    if fields.get("use_sliding_window") is not None and not fields.flag("use_sliding_window"):
+    # Qwen's files give a window, and say beside it whether it is used, and from which layer on. In those of
+    # other models the same names mean nothing.
+    qwen = str(fields.get("model_type")).startswith("qwen")
+    if qwen and fields.get("use_sliding_window") is not None and not fields.flag("use_sliding_window"):
         window = None
     layer_types = fields.texts("layer_types")
     if layer_types:
@@ -124,7 +126,7 @@ def _refuse_windows(fields: Fields) -> None:
             raise unsupported(f"layers of type {', '.join(others)}")
         windowed = "sliding_attention" in layer_types
     else:
-        first = fields.optional_whole("max_window_layers") or 0
+        first = (fields.optional_whole("max_window_layers") or 0) if qwen else 0
         windowed = window is not None and first < fields.whole("num_hidden_layers")
     # A window at least as long as the longest sequence hides nothing.
     if windowed and (window is None or window < longest):
@@ -138,8 +140,12 @@ def _rope(fields: Fields) -> RopeConfig:
     parameters = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
     if any(isinstance(value, Mapping) for value in parameters.values()):
         raise unsupported("RoPE parameters that differ between layer types")
+    values = {name: value for name, value in parameters.items() if value is not None}
+    longest_before = fields.get("original_max_position_embeddings")
+    if longest_before is not None:  # it goes before the one inside
+        values["original_max_position_embeddings"] = longest_before
     rope = Fields(
-        {name: value for name, value in parameters.items() if value is not None},
+        values,
         {
             "rope_type": parameters.get("type") or "default",
             "rope_theta": 10_000.0 if (theta := fields.get("rope_theta")) is None else theta,

@@ -60,9 +60,15 @@ class Fields:
     def number(self, name: str) -> float:
         """A finite one."""
         value = _present(name, self.get(name))
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise _wrong(name, value, "a number")
-        return float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number of hundreds of digits
+            number = math.inf
+        if not math.isfinite(number):
+            raise _wrong(name, value, "a number")
+        return number
 
     def flag(self, name: str) -> bool:
         value = _present(name, self.get(name))

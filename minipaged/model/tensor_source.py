@@ -8,14 +8,15 @@ decoder computes with: beside the model, one tensor at most is in memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+import torch
 from rich.progress import track
+from torch import Tensor
 
 from minipaged.errors import WeightsError
 
-if TYPE_CHECKING:
-    from torch import Tensor
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 _SHOWN = 8
 
@@ -42,12 +43,13 @@ def fill_views(views: Mapping[str, Tensor], source: TensorSource, *, tied: bool,
 
     Args:
         views: from `Decoder.weight_views()`.
-        tied: whether the embedding serves as output projection too. Its copy under the name
-            `lm_head.weight`, which some files hold, is then passed over.
+        tied: whether the embedding serves as output projection too. Some files hold it a second time, as
+            `lm_head.weight`.
         progress: show a progress bar.
 
     Raises:
-        WeightsError: missing, superfluous, misshapen or unreadable tensors, by name.
+        WeightsError: missing, superfluous, misshapen or unreadable tensors, by name; a second copy of the
+            embedding that is not the same.
     """
     shapes = {name: shape for name, shape in source.shapes().items() if not _ignorable(name, tied)}
     problems = [
@@ -68,11 +70,27 @@ def fill_views(views: Mapping[str, Tensor], source: TensorSource, *, tied: bool,
         )
     for name in track(shapes, description="Loading weights", disable=not progress, transient=True):
         source.read_into(name, views[name])
+    if tied and HEAD in source.shapes():
+        _check_copy(source, views[EMBEDDING])
+
+
+def _check_copy(source: TensorSource, embedding: Tensor) -> None:
+    """Whether the output projection is what the configuration calls it: the embedding."""
+    shape = source.shapes()[HEAD]
+    if shape == tuple(embedding.shape):
+        head = torch.empty_like(embedding)
+        source.read_into(HEAD, head)
+        if torch.equal(head, embedding):
+            return
+    raise WeightsError(
+        f"{source.description} holds an {HEAD} of its own, {list(shape)}, but its configuration says that "
+        f"the embedding serves in its place (tie_word_embeddings). Set that to false, or remove {HEAD}."
+    )
 
 
 def _ignorable(name: str, tied: bool) -> bool:
     # Old checkpoints stored RoPE's frequencies, which follow from the configuration.
-    return name.endswith("rotary_emb.inv_freq") or (tied and name == "lm_head.weight")
+    return name.endswith("rotary_emb.inv_freq") or (tied and name == HEAD)
 
 
 def _listing(what: str, names: Iterable[str]) -> list[str]:

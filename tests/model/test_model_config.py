@@ -93,6 +93,10 @@ ROPE = st.sampled_from(
         {"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2.0}},
         {"rope_scaling": {"rope_type": "llama3", **LLAMA3, "original_max_position_embeddings": 64}},
         {"rope_theta": 5e5, "rope_parameters": {"rope_type": "llama3", **LLAMA3}},
+        {
+            "original_max_position_embeddings": 16,
+            "rope_scaling": {"rope_type": "llama3", **LLAMA3, "original_max_position_embeddings": 64},
+        },
         {"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}},
         {"rope_theta": 3.0, "rope_parameters": {"rope_type": "linear", "rope_theta": 7.0, "factor": 2}},
         {"rope_theta": 3.0, "partial_rotary_factor": 0.5},
@@ -139,6 +143,15 @@ def test_a_file_means_what_transformers_takes_it_for(
     assert read(values) == read(theirs)
 
 
+def test_the_outer_original_length_goes_before_the_inner_one() -> None:
+    """As in transformers, where RoPE's functions ask the configuration first."""
+    inner = {"rope_type": "llama3", **LLAMA3, "rope_theta": 1e4, "original_max_position_embeddings": 64}
+    values = LlamaConfig().to_dict() | {"rope_parameters": inner}
+    assert read_hf_config(values).rope.original_max_position_embeddings == 64
+    outer = values | {"original_max_position_embeddings": 16}
+    assert read_hf_config(outer).rope.original_max_position_embeddings == 16
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
@@ -148,6 +161,7 @@ def test_a_file_means_what_transformers_takes_it_for(
         ({"num_hidden_layers": True}, "num_hidden_layers"),
         ({"tie_word_embeddings": 1}, "tie_word_embeddings"),
         ({"rms_norm_eps": math.nan}, "rms_norm_eps"),
+        ({"rms_norm_eps": 10**400}, "rms_norm_eps=1000"),
         ({"rope_theta": "1e4"}, "rope_theta"),
         ({"rope_theta": -1.0}, "rope_theta"),
         ({"rope_theta": math.inf}, "rope_theta"),
@@ -195,6 +209,12 @@ def test_which_projections_have_biases() -> None:
         (Qwen3MoeConfig(), "mixture of experts (model_type 'qwen3_moe')"),
         (MistralConfig(sliding_window=4096), "sliding-window attention (sliding_window=4096"),
         (Qwen2Config(use_sliding_window=True, max_window_layers=14), "sliding-window attention"),
+        # What says in Qwen's files whether and where the window is used means nothing in Mistral's.
+        (
+            AutoConfig.for_model("mistral", sliding_window=4, use_sliding_window=False),
+            "sliding-window attention",
+        ),
+        (AutoConfig.for_model("mistral", sliding_window=4, max_window_layers=99), "sliding-window attention"),
         (Qwen3Config(layer_types=["full_attention", "linear_attention"] * 16), "linear_attention"),
         (LlamaConfig(hidden_act="gelu"), "activation 'gelu'"),
         (LlamaConfig(mlp_bias=True), "mlp_bias"),

@@ -153,10 +153,19 @@ def test_what_old_checkpoints_hold_besides_is_passed_over(tmp_path: Path) -> Non
     expected = packed_logits(load(folder).decoder, [TOKENS])[0]
     rewrite(
         folder,
-        lm_head__weight=torch.zeros(257, 64),
+        lm_head__weight=load(folder).decoder.weight_views()["model.embed_tokens.weight"].clone(),
         model__layers__0__self_attn__rotary_emb__inv_freq=torch.zeros(16),
     )
     assert torch.equal(packed_logits(load(folder).decoder, [TOKENS])[0], expected)
+
+
+@pytest.mark.parametrize("shape", [(257, 64), (257, 63)])
+def test_a_head_that_is_not_the_embedding_is_not_passed_over(tmp_path: Path, shape: tuple[int, int]) -> None:
+    """Whatever the configuration says, transformers would compute with it."""
+    folder = make_model(tmp_path / "m", tied=True)
+    rewrite(folder, lm_head__weight=torch.zeros(shape))
+    with pytest.raises(WeightsError, match=r"tie_word_embeddings.*remove lm_head\.weight"):
+        load(folder)
 
 
 def test_an_untied_head_must_be_there(tmp_path: Path) -> None:
