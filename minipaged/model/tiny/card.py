@@ -67,7 +67,12 @@ the prefix cache (1,234,008 of 1,559,326), and as many free blocks at the end as
 ## What else was tried
 
 Without dropout and new names, the stories were learnt by heart: 1.680 nats held out after 1,600 steps
-(1.534 in training), and 1.696 after 4,000 (1.135 in training).
+(1.534 in training), and 1.696 after 4,000 (1.135 in training). With both, 2,800 steps reached 1.601 (1.510 in
+training).
+
+Twenty continuations at temperature 0.8 were then read. Nineteen end within 200 tokens, and one repeats a
+sentence until it is cut. About one sentence in ten is wrong. A person keeps the name in seventeen of the
+twenty. At temperature 0, most answers repeat themselves before their 200th token.
 
 ## Samples
 
