@@ -8,6 +8,7 @@ read: a model that runs with a feature silently missing would give plausible non
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,6 +98,15 @@ class ModelConfig:
         for name, size in sizes.items():
             if size < 1:
                 raise unsupported(f"{name}={size}")
+        scales = {
+            "rms_norm_eps": self.rms_norm_eps,
+            "RoPE's theta": self.rope.theta,
+            "RoPE's factor": self.rope.factor,
+            **{f"RoPE's divisor {i}": divisor for i, divisor in enumerate(self.rope.divisors)},
+        }
+        for name, scale in scales.items():
+            if not 0 <= scale < math.inf or (scale == 0 and name != "rms_norm_eps"):
+                raise unsupported(f"{name}={scale}")
         if self.num_heads % self.num_kv_heads:
             raise unsupported(
                 f"{self.num_heads} query heads for {self.num_kv_heads} KV heads (not a multiple of them)"

@@ -47,7 +47,12 @@ def read_config(folder: Path) -> ModelConfig:
     except UnsupportedModelError as error:
         raise UnsupportedModelError(f"{folder / 'config.json'}: {error}") from error
     if (folder / "generation_config.json").is_file():
-        more = token_ids(read_json(folder / "generation_config.json").get("eos_token_id"))
+        generation = folder / "generation_config.json"
+        named = read_json(generation).get("eos_token_id")
+        try:
+            more = token_ids(named)
+        except UnsupportedModelError as error:
+            raise UnsupportedModelError(f"{generation}: {error}") from error
         config = replace(config, eos_token_ids=tuple(dict.fromkeys(config.eos_token_ids + more)))
     return config
 

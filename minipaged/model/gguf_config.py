@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
+from gguf import GGMLQuantizationType
+
 from minipaged.errors import UnsupportedModelError
 from minipaged.model.config import Architecture, ModelConfig, RopeConfig, unsupported
 from minipaged.model.gguf_file import GgufFile, GgufValue
@@ -27,7 +29,7 @@ def read_config(file: GgufFile) -> ModelConfig:
     _refuse_features(file, get)
     hidden_size = get.integer("embedding_length")
     num_heads = get.integer("attention.head_count")
-    head_dim = get.integer("attention.key_length", hidden_size // num_heads)
+    head_dim = get.integer("attention.key_length", hidden_size // max(1, num_heads))
     if get.integer("attention.value_length", head_dim) != head_dim:
         raise unsupported("values of another length than keys")
     rotated = get.integer("rope.dimension_count", head_dim)
@@ -74,14 +76,20 @@ class _Metadata:
         if isinstance(value, list) and value and all(item == value[0] for item in value):
             value = value[0]  # one number for each layer, all the same
         if isinstance(value, bool) or not isinstance(value, int | float):
+            found = "no" if value is None else f"{value!r} as"
             raise UnsupportedModelError(
-                f"{self._file.path} has {self._architecture}.{key}={value!r}; one number is needed. "
+                f"{self._file.path} has {found} {self._architecture}.{key}; one number is needed. "
                 "Sizes that differ between layers are not supported."
             )
         return value
 
     def integer(self, key: str, default: int | None = None) -> int:
-        return int(self.number(key, default))
+        value = self.number(key, default)
+        if not float(value).is_integer():  # nor are infinity and NaN
+            raise UnsupportedModelError(
+                f"{self._file.path} has {value!r} as {self._architecture}.{key}; a whole number is needed."
+            )
+        return int(value)
 
 
 def _refuse_features(file: GgufFile, get: _Metadata) -> None:
@@ -102,12 +110,21 @@ def _rope(file: GgufFile, get: _Metadata) -> RopeConfig:
     kind = get.value("rope.scaling.type")
     if _DIVISORS in file.tensors:
         # Llama 3's scaling, worked out by the converter: a divisor for each frequency.
-        divisors = file.data(file.tensors[_DIVISORS]).view("<f4")
-        return RopeConfig(theta, "divisors", divisors=tuple(float(divisor) for divisor in divisors[0]))
+        tensor = file.tensors[_DIVISORS]
+        if tensor.kind != GGMLQuantizationType.F32 or len(tensor.shape) != 1:
+            raise unsupported(
+                f"{_DIVISORS} of {tensor.kind.name} {list(tensor.shape)}, not of F32 in one row"
+            )
+        (divisors,) = file.data(tensor).view("<f4")
+        return RopeConfig(theta, "divisors", divisors=tuple(float(divisor) for divisor in divisors))
+    if kind is None and (get.value("rope.scaling.factor") or get.value("rope.scale_linear")):
+        kind = "linear"  # older files name the factor alone, which can only be this one's
     if kind in (None, "none"):
         return RopeConfig(theta)
     if kind == "linear":
-        return RopeConfig(theta, "linear", factor=get.number("rope.scaling.factor"))
+        older = get.value("rope.scaling.factor") is None and get.value("rope.scale_linear") is not None
+        key = "rope.scale_linear" if older else "rope.scaling.factor"
+        return RopeConfig(theta, "linear", factor=get.number(key))
     raise unsupported(f"RoPE scaling {kind!r}")
 
 

@@ -44,6 +44,9 @@ class GgufTensor:
     size: int
 
 
+_UNREADABLE = (struct.error, IndexError, KeyError, OverflowError, ValueError, OSError, RecursionError)
+
+
 class GgufFile:
     """An open GGUF file. Its bytes are mapped, not loaded.
 
@@ -63,7 +66,7 @@ class GgufFile:
             # Copy-on-write: torch wants arrays that may be written; nothing reaches the file.
             self._bytes = np.memmap(path, dtype=np.uint8, mode="c")
             self._parse(_Cursor(self._bytes.data))
-        except (struct.error, IndexError, KeyError, OverflowError, ValueError, OSError) as error:
+        except _UNREADABLE as error:
             if isinstance(error, WeightsError):
                 raise
             raise WeightsError(f"{path} is not a readable GGUF file: {error}") from error

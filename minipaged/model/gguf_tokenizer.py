@@ -52,7 +52,10 @@ def _byte_level(file: GgufFile) -> Tokenizer:
     pre = file.metadata.get("tokenizer.ggml.pre")
     vocab = {token: i for i, token in enumerate(tokens)}
     # Llama 3 takes a word that is in the vocabulary whole, even where merging would not lead to it.
-    backend = Backend(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
+    try:
+        backend = Backend(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
+    except Exception as error:  # tokenizers has no narrower one
+        raise UnsupportedModelError(f"{file.path} has a tokenizer that cannot be used: {error}") from error
     backend.pre_tokenizer = _pre_tokenizer(file, pre)
     if pre == "qwen2":
         backend.normalizer = normalizers.NFC()

@@ -14,7 +14,7 @@ from minipaged.model.decoder import Decoder
 from minipaged.model.locations import locate_or_fetch
 from minipaged.model.random_weights import fill_random
 from minipaged.model.safetensors_source import SafetensorsSource
-from minipaged.model.tensor_source import fill_views
+from minipaged.model.tensor_source import fill_views, refuse_other_sizes
 from minipaged.model.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def _read_folder(
     tokenizer = folder.read_tokenizer(path)
     # Opened before the decoder takes its memory, so that a folder without weights fails at once.
     source = None if dummy else SafetensorsSource(path)
+    if source is not None:
+        refuse_other_sizes(config, source)
     decoder = Decoder(config, dtype, device)
     if source is not None:
         fill_views(decoder.weight_views(), source, tied=config.tie_word_embeddings, progress=progress)
@@ -97,8 +99,10 @@ def _read_gguf(
     file = GgufFile(path)
     config = read_config(file)
     tokenizer = read_tokenizer(file)
+    source = None if dummy else GgufSource(file, config)
+    if source is not None:
+        refuse_other_sizes(config, source)
     decoder = Decoder(config, dtype, device)
-    if not dummy:
-        source = GgufSource(file, config)
+    if source is not None:
         fill_views(decoder.weight_views(), source, tied=config.tie_word_embeddings, progress=progress)
     return decoder, tokenizer

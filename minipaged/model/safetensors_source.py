@@ -22,6 +22,9 @@ INDEX = "model.safetensors.index.json"
 _FORMATS = ("F64", "F32", "F16", "BF16")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
+LONGEST_NAME = 255
+"""Bytes of a file's name that file systems hold. Asking for a longer one is an error, not a no."""
+
 
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files that hold a folder's model, whether or not they all exist.
@@ -36,11 +39,11 @@ def weight_files(folder: Path) -> list[Path]:
     try:
         weight_map = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"]
         names = sorted(set(weight_map.values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WeightsError(f"{folder / INDEX} is not a readable index of shards: {error!r}") from error
     for name in names:
-        if not isinstance(name, str) or Path(name).name != name:
-            raise WeightsError(f"{folder / INDEX} names {name!r}, which is not a file beside it.")
+        if not isinstance(name, str) or Path(name).name != name or len(name.encode()) > LONGEST_NAME:
+            raise WeightsError(f"{folder / INDEX} names {name!r:.200}, which is not a file beside it.")
     return [folder / name for name in names]
 
 

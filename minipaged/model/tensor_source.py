@@ -7,6 +7,7 @@ decoder computes with: beside the model, one tensor at most is in memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from rich.progress import track
 from torch import Tensor
 
 from minipaged.errors import WeightsError
+from minipaged.model.config import ModelConfig
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
@@ -36,6 +38,24 @@ class TensorSource(Protocol):
     def read_into(self, name: str, view: Tensor) -> None:
         """Copies a tensor into `view`, which has its shape, converting to its dtype."""
         ...
+
+
+def refuse_other_sizes(config: ModelConfig, source: TensorSource) -> None:
+    """Refuse a file that is far smaller than its model, before memory is taken for that.
+
+    Smaller differences are `fill_views`'s, which names the tensors.
+
+    Raises:
+        WeightsError: a configuration with several times the numbers that the file holds.
+    """
+    in_layer = config.hidden_size * (3 * config.intermediate_size + 2 * config.num_heads * config.head_dim)
+    described = config.vocab_size * config.hidden_size + config.num_layers * in_layer
+    held = sum(math.prod(shape) for shape in source.shapes().values())
+    if described > 4 * held + 10_000_000:
+        raise WeightsError(
+            f"The tensors in {source.description} hold {held:,} numbers, but its configuration describes a "
+            f"model of {described:,}."
+        )
 
 
 def fill_views(views: Mapping[str, Tensor], source: TensorSource, *, tied: bool, progress: bool) -> None:

@@ -15,6 +15,9 @@ from tokenizers import Tokenizer as Backend
 
 from minipaged.errors import PromptError, UnsupportedModelError
 
+MOST_TOKENS = 2**32
+"""Ids are numbers of 32 bits to `tokenizers`, which raises for others."""
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
@@ -109,7 +112,8 @@ class Tokenizer:
         No "clean-up" of spaces around punctuation takes place, so that text only ever grows as
         tokens are added.
         """
-        return self._backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
+        known = [token_id for token_id in token_ids if 0 <= token_id < MOST_TOKENS]
+        return self._backend.decode(known, skip_special_tokens=skip_special_tokens)
 
     def apply_chat_template(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Token ids of a conversation, up to where the assistant's next turn begins.

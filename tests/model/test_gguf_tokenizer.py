@@ -132,6 +132,16 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
         read_tokenizer(GgufFile(tmp_path / "u.gguf"))
 
 
+@pytest.mark.parametrize("merge", ["zz yy", "ab", ""])
+def test_merges_of_what_is_no_token(tmp_path: Path, merge: str) -> None:
+    writer = GGUFWriter(tmp_path / "t.gguf", "llama")
+    write_vocabulary(writer, "gpt2", ["a", "b"])
+    writer.add_token_merges([merge])
+    finish(writer)
+    with pytest.raises(UnsupportedModelError, match="a tokenizer that cannot be used"):
+        read_tokenizer(GgufFile(tmp_path / "t.gguf"))
+
+
 def test_a_file_without_a_tokenizer(tmp_path: Path) -> None:
     finish(GGUFWriter(tmp_path / "t.gguf", "llama"))
     assert read_tokenizer(GgufFile(tmp_path / "t.gguf")) is None

@@ -214,7 +214,36 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
         load(folder)
 
 
-@pytest.mark.parametrize("index", ["{", "[]", '{"weight_map": {"a": 3}}', '{"weight_map": {"a": "../b"}}'])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_hidden_layers", 20_000),
+        ("num_hidden_layers", 10**18),
+        ("vocab_size", 10**12),
+        ("intermediate_size", 10**15),
+        ("hidden_size", 10**30),
+    ],
+)
+def test_a_configuration_of_a_much_larger_model(tmp_path: Path, name: str, value: int) -> None:
+    """Refused at once: not when memory has run out, or after thousands of layers are built."""
+    folder = make_model(tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {name: value}))
+    with pytest.raises(WeightsError, match="its configuration describes a model of"):
+        load(folder)
+
+
+BAD_INDICES = [
+    "{",
+    "[]",
+    '{"weight_map": {"a": 3}}',
+    '{"weight_map": {"a": "../b"}}',
+    '{"a": ' + "[" * 200_000,
+    json.dumps({"weight_map": {"a": "b" * 5000}}),
+]
+
+
+@pytest.mark.parametrize("index", BAD_INDICES, ids=lambda index: index[:30])
 def test_bad_indices(tmp_path: Path, index: str) -> None:
     folder = make_model(tmp_path / "m", max_shard_size="40KB")
     (folder / "model.safetensors.index.json").write_text(index)

@@ -58,6 +58,7 @@ def test_half_a_character_and_unknown_ids() -> None:
     tokenizer = byte_tokenizer()
     assert tokenizer.decode([0xC3]) == "\ufffd"
     assert tokenizer.decode([97, 5000, 98]) == "ab"
+    assert tokenizer.decode([-1, 97, 2**32, 98, 10**30]) == "ab"
     assert tokenizer.decode([]) == ""
 
 
