@@ -23,6 +23,7 @@ from minipaged.config import EngineOptions
 from minipaged.graphs.capture import rerun
 from minipaged.model.kernels import DecoderKernels
 from minipaged.model.loader import LoadedModel
+from minipaged.model.packed_product import in_rows
 from minipaged.parts import Parts
 from minipaged.sampling import draw
 
@@ -75,7 +76,10 @@ class NoKernel:
 @pytest.fixture
 def without_kernels(nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare_triton(DEVICE)
-    monkeypatch.setattr(nano_gqa.model.decoder, "kernels", DecoderKernels())  # on a CPU it has its own
+    decoder = nano_gqa.model.decoder  # on a CPU it has kernels of its own, and packed weights
+    monkeypatch.setattr(decoder, "kernels", DecoderKernels())
+    for weight in decoder.matrices():
+        monkeypatch.setattr(weight, "data", in_rows(weight.data))
     from minipaged.attention import triton_cache, triton_decode, triton_decode_split, triton_prefill
 
     kernels: dict[ModuleType, tuple[str, ...]] = {

@@ -142,7 +142,7 @@ def test_unsupported_features(tmp_path: Path, overrides: dict[str, int | str], n
 @pytest.mark.parametrize("key", ["rope__scaling__factor", "rope__scale_linear"])
 def test_a_factor_without_a_type_is_linear(tmp_path: Path, key: str) -> None:
     """As llama.cpp takes it; its older converters wrote no type."""
-    path = write_model(tmp_path / "m.gguf", small(), **{key: 4.0})
+    path = write_model(tmp_path / "m.gguf", small(), **{key: 4.0})  # pyright: ignore[reportArgumentType]
     config = load_model(str(path), dtype=torch.float32, device=CPU, load_format="dummy").config
     assert config.rope == RopeConfig(10_000.0, "linear", 4.0)
 
