@@ -25,7 +25,7 @@ TRIAL_ROWS = (1, 8, 32, 128)
 """A step's rows are few in decodes and many in prefills. Each trial decides for up to that many rows,
 the last for all that are more."""
 
-TRIAL_BYTES = 32 * 1024**2
+TRIAL_BYTES = 16 * 1024**2
 """Weights read in one trial: more than the caches that a core has for itself, so that they come from
 memory, as they do in a step."""
 

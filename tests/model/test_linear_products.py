@@ -75,7 +75,7 @@ def test_a_trial_reads_a_few_weights_and_changes_none() -> None:
     before = [weight.clone() for weight in weights]
     choose_product(weights)
     assert all(torch.equal(a, b) for a, b in zip(weights, before, strict=True))
-    assert len(linear_products._enough(weights)) == 8
+    assert len(linear_products._enough(weights)) == 4
 
 
 def test_no_weights_no_choice() -> None:
