@@ -14,7 +14,7 @@ from minipaged.model.decoder import Decoder
 from minipaged.model.locations import locate_or_fetch
 from minipaged.model.random_weights import fill_random
 from minipaged.model.safetensors_source import SafetensorsSource
-from minipaged.model.tensor_source import fill_views, refuse_other_sizes
+from minipaged.model.tensor_source import TensorSource, fill_views, refuse_other_sizes
 from minipaged.model.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -79,12 +79,7 @@ def _read_folder(
     tokenizer = folder.read_tokenizer(path)
     # Opened before the decoder takes its memory, so that a folder without weights fails at once.
     source = None if dummy else SafetensorsSource(path)
-    if source is not None:
-        refuse_other_sizes(config, source)
-    decoder = Decoder(config, dtype, device)
-    if source is not None:
-        fill_views(decoder.weight_views(), source, tied=config.tie_word_embeddings, progress=progress)
-    return decoder, tokenizer
+    return _filled(config, source, dtype, device, progress), tokenizer
 
 
 def _read_gguf(
@@ -100,9 +95,16 @@ def _read_gguf(
     config = read_config(file)
     tokenizer = read_tokenizer(file)
     source = None if dummy else GgufSource(file, config)
+    return _filled(config, source, dtype, device, progress), tokenizer
+
+
+def _filled(
+    config: ModelConfig, source: TensorSource | None, dtype: torch.dtype, device: torch.device, progress: bool
+) -> Decoder:
+    """A decoder with a source's weights; without one its weights are not set."""
     if source is not None:
         refuse_other_sizes(config, source)
     decoder = Decoder(config, dtype, device)
     if source is not None:
         fill_views(decoder.weight_views(), source, tied=config.tie_word_embeddings, progress=progress)
-    return decoder, tokenizer
+    return decoder

@@ -111,11 +111,12 @@ def _products_seconds(shapes: Sequence[Shape], dtype: torch.dtype) -> list[float
     """For each of `NUM_ROWS`, the seconds of one product with each of the matrices, by the fastest kind
     of product. All weights are different ones, so that none is in a cache by chance."""
     weights = [torch.randn(shape, dtype=torch.float32).to(dtype) for shape in shapes]
+    in_panels = _in_panels(weights)
     best: list[float] = []
     with torch.inference_mode():
         for num_rows in NUM_ROWS:
             inputs = {columns: torch.randn(num_rows, columns).to(dtype) for _, columns in shapes}
-            ways = [(F.linear, weights), *_in_panels(weights), *_packed_by_onednn(weights, num_rows)]
+            ways = [(F.linear, weights), *in_panels, *_packed_by_onednn(weights, num_rows)]
             best.append(min(_all_products(product, used, shapes, inputs) for product, used in ways))
     return best
 
