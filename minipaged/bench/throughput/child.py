@@ -30,6 +30,9 @@ MARK = b"@bench "
 Message = Mapping[str, object]
 _LOG_LINES = 60
 _CHUNK = 65_536
+_DYING_S = 10.0
+"""The longest that a killed process is waited for: one in a system call of its own may take a moment."""
+_POLL_S = 0.005
 
 
 class AbsentError(MinipagedError):
@@ -119,10 +122,14 @@ class Child:
         return answer
 
     def end(self) -> None:
-        """Kill the process and all that it has started."""
+        """Kill the process and all that it has started, and wait until none of it runs any more."""
         self._groups |= self._find_groups()
+        family = self._family()
         self._signal(signal.SIGKILL)
         self._process.wait()
+        deadline = time.monotonic() + _DYING_S
+        while any(map(_runs, family)) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(BrokenPipeError):
@@ -160,17 +167,30 @@ class Child:
     def _find_groups(self) -> set[int]:
         """Its own process group, and those of whatever it has started."""
         groups = {self._process.pid}
-        with suppress(psutil.Error):
-            for each in psutil.Process(self._process.pid).children(recursive=True):
-                with suppress(OSError):
-                    groups.add(os.getpgid(each.pid))
+        for each in self._family():
+            with suppress(OSError):
+                groups.add(os.getpgid(each.pid))
         groups.discard(os.getpgid(0))
         return groups
+
+    def _family(self) -> list[psutil.Process]:
+        """What it has started, and what that has started."""
+        with suppress(psutil.Error):
+            return psutil.Process(self._process.pid).children(recursive=True)
+        return []
 
     def _signal(self, number: signal.Signals) -> None:
         for group in self._groups:
             with suppress(OSError):
                 os.killpg(group, number)
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether it is alive: nobody may ever collect a dead one whose parent is dead too (a zombie)."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def _parse(line: bytes) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import cast
 
@@ -47,7 +48,11 @@ def test_it_is_stopped_between_runs_with_all_that_it_started_and_ends_with_it(tm
 
 def _becomes_stopped(process: psutil.Process) -> bool:
     """Whether all of its threads are stopped; the signal may take a moment to arrive."""
-    return any(process.status() == psutil.STATUS_STOPPED for _ in range(100_000))
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if process.status() == psutil.STATUS_STOPPED:
+            return True
+    return False
 
 
 def test_memory_of_what_it_started_counts(tmp_path: Path) -> None:
