@@ -1,6 +1,6 @@
 """What compiled code can say to the processor, and Python cannot: pointers, atomic counters, prefetches.
 
-`pointer_to` and `take_part` exist in compiled code alone; each stands for one of LLVM's instructions.
+What is here exists in compiled code alone; each stands for one of LLVM's instructions.
 """
 
 from __future__ import annotations
@@ -37,6 +37,34 @@ as_array = cast(Callable[[object, int | tuple[int, ...]], np.ndarray], numba.car
 
 pointer_to = cast(Callable[[int, str], object], _pointer_to)
 """An address as a pointer to numbers of a kind in `NUMBERS`: what `as_array` takes."""
+
+
+@intrinsic
+def _pointer_like(typing_context, address, array):
+    number = types.CPointer(array.dtype)
+
+    def generate(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(number))
+
+    return number(types.int64, array), generate
+
+
+pointer_like = cast(Callable[[int, object], object], _pointer_like)
+"""An address as a pointer to numbers of the kind that an array holds."""
+
+
+@intrinsic
+def _call(typing_context, address):
+    def generate(context, builder, signature, arguments):
+        function = ir.FunctionType(ir.VoidType(), [])
+        builder.call(builder.inttoptr(arguments[0], ir.PointerType(function)), [])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+call = cast(Callable[[int], None], _call)
+"""Calls the function at an address, which takes nothing and returns nothing."""
 
 
 @intrinsic

@@ -54,16 +54,30 @@ def run_on_threads(work: SharedWork, arguments: ctypes.Structure, num_threads: i
         run_parallel(work.address, address, num_threads, 0)
 
 
+def barrier_address(num_threads: int) -> int:
+    """Of the function at which all threads of `run_on_threads` wait for each other; 0 if there is but one."""
+    function = _openmp("GOMP_barrier") if num_threads > 1 and torchs_threads() is not None else None
+    return ctypes.cast(function, ctypes.c_void_p).value or 0 if function is not None else 0
+
+
 @cache
 def torchs_threads() -> RunParallel | None:
     """OpenMP's `GOMP_parallel`, of the library that PyTorch is linked with; `None` if it has none."""
-    for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
+    function = _openmp("GOMP_parallel")
+    if function is None or _openmp("GOMP_barrier") is None:
+        return None
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+    function.restype = None
+    return cast(RunParallel, function)
+
+
+@cache
+def _openmp(name: str) -> ctypes._NamedFuncPointer | None:
+    """A function of the OpenMP library that PyTorch is linked with."""
+    for file in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         try:
-            library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / name))
-            function = library.GOMP_parallel  # a library's symbols are those of its dependencies, too
+            library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / file))
+            return getattr(library, name)  # a library's symbols are those of its dependencies, too
         except (OSError, AttributeError):
             continue
-        function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
-        function.restype = None
-        return cast(RunParallel, function)
     return None

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from minipaged.model.kernels import Product
+from minipaged.model.leaves import Product
 from minipaged.model.packed_product import can_pack, packed, packed_linear
 
 TRIAL_ROWS = (1, 8, 32, 128)

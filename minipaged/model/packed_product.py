@@ -22,6 +22,11 @@ READING, MULTIPLYING = 4e-4, 2e-5
 """About how many microseconds it takes to read a weight from memory, and to multiply by it once."""
 
 
+def parts_for(num_threads: int) -> int:
+    """How many parts to make of a product."""
+    return 1 if num_threads == 1 else PARTS_OF_THREAD * num_threads
+
+
 def can_pack(weight: Tensor) -> bool:
     """Whether a matrix can be kept in panels: float32 or bfloat16, on the CPU, its outputs in full panels."""
     fits = weight.dim() == 2 and len(weight) % PANEL == 0 and weight.shape[1] > 0
@@ -72,7 +77,8 @@ def packed_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
     num_threads = threads_for(num_weights * (READING + num_rows * MULTIPLYING))
     arguments = ProductArguments(
         next_part=0,
-        num_parts=num_threads if num_threads == 1 else PARTS_OF_THREAD * num_threads,
+        num_parts=parts_for(num_threads),
+        num_threads=num_threads,
         x=rows.data_ptr(),
         x_stride=max(rows.stride(0), num_columns),  # of a single row it may be anything
         num_rows=num_rows,

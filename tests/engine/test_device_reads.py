@@ -13,6 +13,7 @@ from typing import Unpack, cast
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 pytest.importorskip("triton")
@@ -21,7 +22,7 @@ from minipaged import BeamSearchParams, LLMEngine, SamplingParams
 from minipaged.attention.triton_setup import prepare_triton
 from minipaged.config import EngineOptions
 from minipaged.graphs.capture import rerun
-from minipaged.model.kernels import DecoderKernels
+from minipaged.model.leaves import Linear
 from minipaged.model.loader import LoadedModel
 from minipaged.model.packed_product import in_rows
 from minipaged.parts import Parts
@@ -77,7 +78,11 @@ class NoKernel:
 def without_kernels(nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare_triton(DEVICE)
     decoder = nano_gqa.model.decoder  # on a CPU it has kernels of its own, and packed weights
-    monkeypatch.setattr(decoder, "kernels", DecoderKernels())
+    monkeypatch.setattr(decoder, "faster_layers", ())
+    monkeypatch.setattr(decoder, "rows_of", F.embedding)
+    for module in decoder.modules():
+        if isinstance(module, Linear):
+            monkeypatch.setattr(module, "product", F.linear)
     for weight in decoder.matrices():
         monkeypatch.setattr(weight, "data", in_rows(weight.data))
     from minipaged.attention import triton_cache, triton_decode, triton_decode_split, triton_prefill

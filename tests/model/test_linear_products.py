@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from minipaged.model import linear_products
-from minipaged.model.kernels import Product
+from minipaged.model.leaves import Product
 from minipaged.model.linear_products import TRIAL_ROWS, ProductChoice, choose_product, packing_pays
 from minipaged.model.packed_product import in_rows
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from minipaged.bench.throughput.bounds import MachineRates, Matrices, Shape
 from minipaged.bench.throughput.contestants import our_engine
 from minipaged.errors import MinipagedError
-from minipaged.model.kernels import Product
+from minipaged.model.leaves import Product
 from minipaged.model.linear_products import onednn_linear
 from minipaged.model.packed_product import can_pack, packed, packed_linear
 

@@ -5,20 +5,30 @@ All weights are made uninitialised and without gradients: the loader fills them,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from minipaged.model.kernels import DecoderKernels
+Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""x Wᵀ + b: (x [T, in], weight [out, in], bias [out] or None) -> [T, out]. One for a CPU may have its
+weights in another order; see `packed_product.py`."""
 
 
 class Linear(nn.Module):
-    """y = x Wᵀ + b. Every projection of the decoder goes through here."""
+    """y = x Wᵀ + b. Every projection of the decoder goes through here.
+
+    Attributes:
+        product: what computes it. `F.linear`, until something sets another.
+    """
 
     def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None = None) -> None:
         super().__init__()
         self.weight = weight  # [out_features, in_features], or packed
         self.bias = bias  # [out_features]
         self.out_features = len(weight)
+        self.product: Product = F.linear
 
     @classmethod
     def empty(
@@ -30,22 +40,26 @@ class Linear(nn.Module):
             empty_parameter(out_features, dtype=dtype, device=device) if bias else None,
         )
 
-    def forward(self, x: Tensor, kernels: DecoderKernels) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """[T, in_features] -> [T, out_features]."""
-        return kernels.product(x, self.weight, self.bias)
+        return self.product(x, self.weight, self.bias)
 
 
 class RMSNorm(nn.Module):
-    """Scales the last dimension; see `kernels.rms_norm`."""
+    """Scales the last dimension to a root mean square of 1 (Zhang and Sennrich, arXiv 1910.07467).
+
+    The result is in the dtype of the input; the mean is taken in float32.
+    """
 
     def __init__(self, size: int, eps: float, *, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.weight = empty_parameter(size, dtype=dtype, device=device)
         self.eps = eps
 
-    def forward(self, x: Tensor, kernels: DecoderKernels) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """[..., size] -> [..., size]."""
-        return kernels.norm(x, self.weight, self.eps)
+        normed = F.rms_norm(x.to(torch.float32), x.shape[-1:], eps=self.eps)  # [..., size]
+        return self.weight * normed.to(x.dtype)
 
 
 def empty_parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:

@@ -1,0 +1,54 @@
+"""float32 and bfloat16 in compiled loops: one source for both, which asks the arrays what they hold.
+
+numba has no bfloat16, so an array of it holds its 16 bits, as uint16. A bfloat16 is the upper half of a
+float32. All arithmetic is in float32; `kept` rounds a result to what an array can hold, so a model in
+bfloat16 rounds after each operation, as it does in PyTorch.
+
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+NOT_A_NUMBER = np.uint16(0x7FC0)
+
+
+def _number(value): ...
+
+
+def _kept(value, array): ...
+
+
+@overload(_number, inline="always")
+def _number_in_compiled_code(value):
+    if value == types.uint16:
+        return lambda value: np.uint32(np.uint32(value) << np.uint32(16)).view(np.float32)
+    return lambda value: value
+
+
+@overload(_kept)
+def _kept_in_compiled_code(value, array):
+    if array.dtype != types.uint16:
+        return lambda value, array: value
+
+    def rounded(value, array):
+        bits = np.float32(value).view(np.uint32)
+        # Half of what is cut off is added, so that it rounds; a tie goes to the even one.
+        odd = (bits >> np.uint32(16)) & np.uint32(1)
+        rounded_up = np.uint32(bits + np.uint32(0x7FFF) + odd)
+        return np.uint16(rounded_up >> np.uint32(16)) if value == value else NOT_A_NUMBER
+
+    return rounded
+
+
+number = cast(Callable[[object], np.float32], _number)
+"""An array's element as float32."""
+
+kept = cast(Callable[[object, object], object], _kept)
+"""(float32, array) -> the nearest value that an element of the array can have, as an element."""

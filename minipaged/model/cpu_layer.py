@@ -1,0 +1,160 @@
+"""CpuLayer: a layer's two halves in compiled code, one call each.
+
+A layer of a small model takes a millisecond, and of that a call from Python to each product, norm, rotation
+and gate takes a tenth. And steps with thousands of tokens are cut into pieces, so that what one operation
+writes is still in the caches when the next one reads it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from minipaged.cpu.panel import PANEL
+from minipaged.cpu.threads import barrier_address, run_on_threads, threads_for
+from minipaged.model.config import ModelConfig
+from minipaged.model.layer import Layer
+from minipaged.model.packed_product import MULTIPLYING, READING, is_packed, parts_for
+
+if TYPE_CHECKING:
+    from minipaged.cpu.compiled import SharedWork
+
+TOKENS_AT_ONCE = 256
+"""Tokens of a step, at most, that go through a half together."""
+
+
+def can_compile(layer: Layer, config: ModelConfig) -> bool:
+    """Whether the loops are made for such a layer: all of its matrices are in panels."""
+    attention, mlp = layer.self_attn, layer.mlp
+    matrices = (attention.qkv_proj, attention.o_proj, mlp.gate_up_proj, mlp.down_proj)
+    return all(is_packed(each.weight) for each in matrices) and config.intermediate_size % PANEL == 0
+
+
+class LayerRoom:
+    """What the layers of one decoder write between their operations.
+
+    Args:
+        config: the model's shape.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        width = max(config.hidden_size, config.num_heads * config.head_dim)
+        self.x = torch.empty(TOKENS_AT_ONCE, width)  # float32 [TOKENS_AT_ONCE, width]
+        self.gated = torch.empty(TOKENS_AT_ONCE, config.intermediate_size)  # float32
+
+
+class CpuLayer:
+    """A `LayerHalves` for the CPU, in float32 or bfloat16.
+
+    Args:
+        layer: whose weights it computes with. It keeps them; they are not to be exchanged any more.
+        config: the model's shape.
+        room: shared by all layers of the decoder.
+    """
+
+    def __init__(self, layer: Layer, config: ModelConfig, room: LayerRoom) -> None:
+        from minipaged.model import cpu_layer_loops as loops
+
+        attention, mlp = layer.self_attn, layer.mlp
+        self._weights = [each.data for each in layer.parameters()]  # their addresses are in use
+        self._room = room
+        self._sizes = config.num_heads, config.num_kv_heads, config.num_kv_heads
+        self._head_dim = config.head_dim
+        self._hidden_size = config.hidden_size
+        self._dtype = layer.input_layernorm.weight.dtype
+        is_float32 = self._dtype == torch.float32
+        self._run_before = loops.before_float32 if is_float32 else loops.before_bfloat16
+        self._run_after = loops.after_float32 if is_float32 else loops.after_bfloat16
+        self._sizes_before = attention.qkv_proj.weight.numel()
+        self._sizes_after = sum(
+            each.weight.numel() for each in (attention.o_proj, mlp.gate_up_proj, mlp.down_proj)
+        )
+        norms = [attention.q_norm, attention.k_norm]
+        self._before = loops.BeforeArguments(
+            hidden_size=config.hidden_size,
+            num_queries=config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            eps=config.rms_norm_eps,
+            norm=_address(layer.input_layernorm.weight),
+            qkv=_address(attention.qkv_proj.weight),
+            qkv_bias=_address(attention.qkv_proj.bias),
+            q_norm=_address(norms[0].weight if norms[0] else None),
+            k_norm=_address(norms[1].weight if norms[1] else None),
+            x=_address(room.x),
+        )
+        self._after = loops.AfterArguments(
+            hidden_size=config.hidden_size,
+            attended_size=config.num_heads * config.head_dim,
+            intermediate_size=config.intermediate_size,
+            eps=config.rms_norm_eps,
+            norm=_address(layer.post_attention_layernorm.weight),
+            o=_address(attention.o_proj.weight),
+            o_bias=_address(attention.o_proj.bias),
+            gate_up=_address(mlp.gate_up_proj.weight),
+            down=_address(mlp.down_proj.weight),
+            x=_address(room.x),
+            gated=_address(room.gated),
+        )
+
+    def before_attention(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        num_tokens = len(hidden)
+        hidden = self._fitting(hidden, self._hidden_size)
+        cos, sin = (self._fitting(each, self._head_dim // 2, num_tokens) for each in (cos, sin))
+        heads = hidden.new_empty(num_tokens, sum(self._sizes), self._head_dim)
+        for first in range(0, num_tokens, TOKENS_AT_ONCE):
+            arguments = type(self._before).from_buffer_copy(self._before)
+            arguments.hidden = _address(hidden, first)
+            arguments.cos = _address(cos, first)
+            arguments.sin = _address(sin, first)
+            arguments.heads = _address(heads, first)
+            _run(self._run_before, arguments, num_tokens - first, self._sizes_before)
+        q, k, v = heads.split(self._sizes, dim=1)
+        return q, k, v
+
+    def after_attention(self, hidden: Tensor, attended: Tensor) -> Tensor:
+        num_tokens = len(hidden)
+        hidden = self._fitting(hidden, self._hidden_size)
+        attended = self._fitting(attended, self._sizes[0] * self._head_dim, num_tokens)
+        result = torch.empty_like(hidden)  # [T, hidden]
+        for first in range(0, num_tokens, TOKENS_AT_ONCE):
+            arguments = type(self._after).from_buffer_copy(self._after)
+            arguments.hidden = _address(hidden, first)
+            arguments.attended = _address(attended, first)
+            arguments.result = _address(result, first)
+            _run(self._run_after, arguments, num_tokens - first, self._sizes_after)
+        return result
+
+    def _fitting(self, tensor: Tensor, size: int, num_tokens: int | None = None) -> Tensor:
+        """A tensor as compiled code reads it: so many numbers for each token, one behind the other.
+
+        Raises:
+            ValueError: it has others.
+        """
+        expected = (len(tensor) if num_tokens is None else num_tokens) * size
+        if tensor.numel() != expected or tensor.dtype != self._dtype:
+            raise ValueError(
+                f"{tensor.dtype} {list(tensor.shape)} is not {expected} numbers of {self._dtype}"
+            )
+        return tensor.contiguous()
+
+
+def _run(work: SharedWork, arguments: ctypes.Structure, num_tokens: int, num_weights: int) -> None:
+    """Run a half over at most `TOKENS_AT_ONCE` tokens."""
+    arguments.num_tokens = num_tokens = min(num_tokens, TOKENS_AT_ONCE)
+    num_threads = threads_for(num_weights * (READING + num_tokens * MULTIPLYING))
+    arguments.num_threads = num_threads
+    arguments.num_parts = parts_for(num_threads)
+    arguments.barrier = barrier_address(num_threads)
+    arguments.address = ctypes.addressof(arguments)
+    run_on_threads(work, arguments, num_threads)
+
+
+def _address(tensor: Tensor | None, row: int = 0) -> int:
+    """Of a tensor's row; 0 if there is none."""
+    if tensor is None:
+        return 0
+    return tensor.data_ptr() + row * tensor.stride(0) * tensor.element_size()
