@@ -44,8 +44,10 @@ def _decode(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale:
     _, num_blocks, block_size, num_kv_heads, _ = kv_layer.shape
     num_tokens, longest = metadata.decode_lens
     num_threads = threads_for(ATTENDING * num_tokens * num_kv_heads * head_dim)
-    # A sequence's heads lie side by side, so one thread should read them all, if there are enough sequences.
-    heads_at_once = num_kv_heads if num_threads == 1 or num_sequences >= 2 * num_threads else 1
+    groups = metadata.prefix_groups
+    num_groups = len(groups.shared)
+    # A token's heads lie side by side, so one thread should read them all, if there is enough for the others.
+    heads_at_once = num_kv_heads if num_threads == 1 or num_groups >= 2 * num_threads else 1
     # The arithmetic is in float32: scores rounded to bfloat16 are off by up to 1 %.
     dtype = query.dtype
     query = _rows_of_heads(query if query.dtype == torch.float32 else query.float())
@@ -74,6 +76,10 @@ def _decode(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale:
         block_tables=block_tables.data_ptr(),
         table_length=block_tables.shape[1],
         seq_lens=seq_lens.data_ptr(),
+        num_groups=num_groups,
+        members=groups.members.data_ptr(),
+        starts=groups.starts.data_ptr(),
+        shared=groups.shared.data_ptr(),
         scores=scores.data_ptr(),
         longest=longest,
         output=output.data_ptr(),

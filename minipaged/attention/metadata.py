@@ -9,6 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from minipaged.attention.prefix_groups import PrefixGroups, group_by_prefix
+
 
 @dataclass(frozen=True)
 class AttentionMetadata:
@@ -47,6 +49,11 @@ class AttentionMetadata:
         both = self.block_tables, self.seq_lens
         block_tables, seq_lens = (each.to(torch.int32).contiguous() for each in both)
         return block_tables, seq_lens
+
+    @cached_property
+    def prefix_groups(self) -> PrefixGroups:
+        """The sequences with one query token, by the blocks that they begin with. For the CPU."""
+        return group_by_prefix(self.int32_tables[0][: self.num_decodes].numpy())
 
 
 class AttentionFn(Protocol):
