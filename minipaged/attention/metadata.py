@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from minipaged.attention.prefix_groups import PrefixGroups, group_by_prefix
+from minipaged.attention.query_groups import QueryGroups, group_queries
 
 
 @dataclass(frozen=True)
@@ -38,22 +38,16 @@ class AttentionMetadata:
     num_decodes: int
 
     @cached_property
-    def decode_lens(self) -> tuple[int, int]:
-        """Of the sequences with one query token: how many tokens they have together, and the longest."""
-        lens = self.seq_lens_list[: self.num_decodes]
-        return sum(lens), max(lens, default=0)
+    def int32_block_tables(self) -> Tensor:
+        """`block_tables`, contiguous and int32 for certain: compiled code believes it."""
+        return self.block_tables.to(torch.int32).contiguous()
 
     @cached_property
-    def int32_tables(self) -> tuple[Tensor, Tensor]:
-        """`block_tables` and `seq_lens`, contiguous and int32 for certain: compiled code believes it."""
-        both = self.block_tables, self.seq_lens
-        block_tables, seq_lens = (each.to(torch.int32).contiguous() for each in both)
-        return block_tables, seq_lens
-
-    @cached_property
-    def prefix_groups(self) -> PrefixGroups:
-        """The sequences with one query token, by the blocks that they begin with. For the CPU."""
-        return group_by_prefix(self.int32_tables[0][: self.num_decodes].numpy())
+    def query_groups(self) -> QueryGroups:
+        """The step's tokens, by what they look at. For the CPU."""
+        return group_queries(
+            self.int32_block_tables.numpy(), self.query_start_list, self.seq_lens_list, self.num_decodes
+        )
 
 
 class AttentionFn(Protocol):

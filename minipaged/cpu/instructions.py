@@ -54,6 +54,19 @@ pointer_like = cast(Callable[[int, object], object], _pointer_like)
 
 
 @intrinsic
+def _address_of(typing_context, array):
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.ptrtoint(data, INT64)
+
+    return types.int64(array), generate
+
+
+address_of = cast(Callable[[object], int], _address_of)
+"""Of an array's first number, in bytes."""
+
+
+@intrinsic
 def _call(typing_context, address):
     def generate(context, builder, signature, arguments):
         function = ir.FunctionType(ir.VoidType(), [])

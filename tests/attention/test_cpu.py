@@ -144,22 +144,16 @@ def test_such_groups_in_bfloat16(group: int) -> None:
     check(make_step([Span(1, 9), Span(1, 30)], Heads(2, group, 32), 4, dtype=torch.bfloat16))
 
 
-def test_fewer_block_tables_or_lengths_than_sequences_are_refused() -> None:
+def test_metadata_of_another_step_is_refused() -> None:
     step = make_step([Span(1, 9), Span(1, 30)], SMALL, 4)
-    for fewer in (
-        dataclasses.replace(step.metadata, block_tables=step.metadata.block_tables[:1]),
-        dataclasses.replace(step.metadata, seq_lens=step.metadata.seq_lens[:1]),
+    for query, other in (
+        (step.query, dataclasses.replace(step.metadata, block_tables=step.metadata.block_tables[:1])),
+        (step.query, dataclasses.replace(step.metadata, seq_lens_list=(9,))),
+        (step.query, dataclasses.replace(step.metadata, query_start_list=(0, 1))),
+        (step.query[:1], step.metadata),
     ):
-        with pytest.raises(IndexError, match="for 2 sequences that decode"):
-            cpu_attention(step.query, step.kv_layer, fewer, step.heads.scale)
-
-
-def test_a_length_that_is_not_the_listed_one_is_refused() -> None:
-    """There is no room for its scores."""
-    step = make_step([Span(1, 9), Span(1, 30)], SMALL, 4)
-    step.metadata.seq_lens[1] = 31
-    with pytest.raises(IndexError, match="a block table holds"):
-        cpu_attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
+        with pytest.raises(IndexError, match="for . sequences with"):
+            cpu_attention(query, step.kv_layer, other, step.heads.scale)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])

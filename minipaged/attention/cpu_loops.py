@@ -1,0 +1,199 @@
+"""The loops of attention on a CPU, compiled by numba: keys and values are read through the block table.
+
+Written like a GPU's kernel, with a core in the place of a thread block: a group of queries goes over its
+sequence chunk by chunk, with a running maximum and a running sum instead of a row of all scores (Milakov and
+Gimelshein, arXiv 1805.02867; the order of FlashAttention, arXiv 2205.14135). Decodes, prompts and chunks of
+prompts are the same work.
+
+Chunks begin at multiples of `CHUNK`, so a token's result is the same to the last bit whatever other tokens
+are in its group.
+
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minipaged.cpu.compiled import compiled
+from minipaged.cpu.exponential import exponential
+from minipaged.cpu.gather import gather_columns, gather_rows
+from minipaged.cpu.instructions import address_of
+from minipaged.cpu.numbers import number
+from minipaged.cpu.panel import PANEL
+from minipaged.cpu.tile import TILE_ROWS, multiply_tile
+from minipaged.cpu.vectors import LANES
+from minipaged.cpu.weights import ROW, largest, weigh
+
+CHUNK = ROW
+"""Tokens whose keys and values are gathered at once: 16 KB of each, at a head dimension of 64."""
+
+
+@compiled()
+def room_for(num_rows, head_dim):
+    """What a thread writes while it attends with up to `num_rows` rows: a row is one head of one query.
+
+    Returns:
+        queries `[num_rows, head_dim]`, weights `[num_rows, CHUNK]`, sums `[num_rows, head_dim]`, keys
+        `[CHUNK / PANEL * head_dim, PANEL]`, values `[CHUNK, head_dim]`, most `[num_rows]` and totals
+        `[num_rows]`, all float32; addresses int64 `[CHUNK]`.
+    """
+    return (
+        np.empty((num_rows, head_dim), np.float32),
+        np.empty((num_rows, CHUNK), np.float32),
+        np.empty((num_rows, head_dim), np.float32),
+        np.empty((CHUNK // PANEL * head_dim, PANEL), np.float32),
+        np.empty((CHUNK, head_dim), np.float32),
+        np.empty(num_rows, np.float32),
+        np.empty(num_rows, np.float32),
+        np.empty(CHUNK, np.int64),
+    )
+
+
+@compiled()
+def attend_group(
+    query, keys, values, block_tables, sequences, lengths, members, num_shared, kv_head, scale, room, output
+):
+    """Attention of a group of tokens, for the query heads that share a KV head.
+
+    Args:
+        query: `[T, num_heads or more, head_dim]`; head_dim is a multiple of `PANEL`.
+        keys: `[num_blocks, block_size, num_kv_heads, head_dim]`; bfloat16 as its bits.
+        values: as `keys`. Nothing past a token's length is used.
+        block_tables: int32 `[S, M]`.
+        sequences: int32 `[T]`, each token's.
+        lengths: int32 `[T]`, how many tokens of its sequence each one looks at, at least 1.
+        members: int32 `[N]`, the tokens that are meant.
+        num_shared: with how many equal blocks the tables of their sequences begin.
+        kv_head: the KV head.
+        scale: multiplies the scores; above 0.
+        room: see `room_for`.
+        output: as query, `[T, num_heads, head_dim]`, written for these tokens and heads.
+    """
+    queries, _, sums, _, _, most, totals, _ = room
+    block_size, num_kv_heads, head_dim = keys.shape[1:]
+    num_heads = output.shape[1] // num_kv_heads
+    first_head = kv_head * num_heads
+    num_rows = len(members) * num_heads
+    shortest = longest = lengths[members[0]]
+    for i in range(len(members)):
+        token = members[i]
+        shortest, longest = min(shortest, lengths[token]), max(longest, lengths[token])
+        for h in range(num_heads):
+            row, head = i * num_heads + h, query[token, first_head + h]
+            for d in range(head_dim):
+                queries[row, d] = number(head[d]) * scale
+    sums[:num_rows] = 0
+    totals[:num_rows] = 0
+    most[:num_rows] = -np.inf
+    # Tokens of one sequence go over all of it together; those of others as far as they read the same memory.
+    one_sequence = sequences[members[0]] == sequences[members[-1]]
+    together = longest if one_sequence else min(num_shared * block_size, shortest) // CHUNK * CHUNK
+    for start in range(0, together, CHUNK):
+        block_table = block_tables[sequences[members[0]]]
+        _fold(keys, values, block_table, kv_head, start, longest, lengths, members, 0, num_heads, room)
+    if together < longest:
+        for i in range(len(members)):
+            block_table, end = block_tables[sequences[members[i]]], lengths[members[i]]
+            for start in range(together, end, CHUNK):
+                _fold(
+                    keys,
+                    values,
+                    block_table,
+                    kv_head,
+                    start,
+                    end,
+                    lengths,
+                    members[i : i + 1],
+                    i * num_heads,
+                    num_heads,
+                    room,
+                )
+    for i in range(len(members)):
+        for h in range(num_heads):
+            row, target = i * num_heads + h, output[members[i], first_head + h]
+            share = np.float32(1) / totals[row]
+            for d in range(head_dim):
+                target[d] = sums[row, d] * share
+
+
+@compiled()
+def _fold(keys, values, block_table, kv_head, start, end, lengths, members, first_row, num_heads, room):
+    """Adds the chunk that begins at `start` to the sums of some rows: those of `members`, from `first_row` on.
+
+    The chunk ends before `end`, the largest of the members' lengths.
+    """
+    queries, weights, sums, key_columns, value_rows, most, totals, addresses = room
+    block_size, num_kv_heads, head_dim = keys.shape[1:]
+    num_tokens = min(CHUNK, end - start)
+    _locate(block_table, start, num_tokens, block_size, num_kv_heads * head_dim * keys.itemsize, addresses)
+    end_row = first_row + len(members) * num_heads
+    offset = address_of(keys) + kv_head * head_dim * keys.itemsize
+    num_panels = (num_tokens + PANEL - 1) // PANEL
+    for panel in range(num_panels):
+        for lane in range(0, PANEL, LANES):
+            corner = (key_columns, panel * head_dim, lane)
+            gather_columns(addresses, panel * PANEL + lane, offset, head_dim, keys, corner)
+    for top in range(first_row, end_row, TILE_ROWS):
+        for panel in range(num_panels):
+            columns = (key_columns, panel * head_dim, 0)
+            multiply_tile(
+                min(TILE_ROWS, end_row - top),
+                head_dim,
+                (queries, top, 0),
+                columns,
+                (weights, top, panel * PANEL),
+                False,
+                columns,
+                0,
+            )
+    for i in range(len(members)):
+        for row in range(first_row + i * num_heads, first_row + (i + 1) * num_heads):
+            num_seen = min(max(lengths[members[i]] - start, 0), num_tokens)
+            _weigh(weights, row, num_seen, most, totals, sums)
+    offset = address_of(values) + kv_head * head_dim * values.itemsize
+    gather_rows(addresses, num_tokens, offset, head_dim, values, (value_rows, 0, 0))
+    for top in range(first_row, end_row, TILE_ROWS):
+        for left in range(0, head_dim, PANEL):
+            corner = (value_rows, 0, left)
+            multiply_tile(
+                min(TILE_ROWS, end_row - top),
+                num_tokens,
+                (weights, top, 0),
+                corner,
+                (sums, top, left),
+                True,
+                corner,
+                0,
+            )
+
+
+@compiled()
+def _locate(block_table, start, num_tokens, block_size, token_bytes, addresses):
+    """Fill `addresses` with where some tokens are in the cache, in bytes; past the last one, with its."""
+    entry, inside = start // block_size, start % block_size
+    for i in range(num_tokens):
+        if inside == block_size:
+            entry, inside = entry + 1, 0
+        addresses[i] = (np.int64(block_table[entry]) * block_size + inside) * token_bytes
+        inside += 1
+    for i in range(num_tokens, len(addresses)):
+        addresses[i] = addresses[num_tokens - 1]
+
+
+@compiled()
+def _weigh(weights, row, num_seen, most, totals, sums):
+    """One row's scores of a chunk to weights, in place, and what went before to the new maximum.
+
+    What the row does not look at weighs nothing.
+    """
+    for i in range(num_seen, CHUNK):
+        weights[row, i] = -np.inf
+    scores = (weights, row, 0)
+    highest = max(most[row], largest(scores))
+    factor = exponential(most[row] - highest)
+    totals[row] = totals[row] * factor + weigh(scores, highest)
+    most[row] = highest
+    if factor != 1:
+        for d in range(sums.shape[1]):
+            sums[row, d] *= factor

@@ -1,0 +1,97 @@
+"""QueryGroups: which tokens of a step look at the same keys and values, so that those are read once for all.
+
+The tokens of one prompt do. So do decodes whose block tables begin with the same blocks: a step of 32
+sequences behind one prefix of 512 tokens would read it 32 times, if each was computed by itself. The same
+block id in two tables is the same memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+MOST_DECODES = 8
+"""Of different sequences in one group. With more, little is saved any more, and threads have fewer groups to
+share."""
+
+MOST_TOKENS = 32
+"""Of one sequence in a group."""
+
+Int32 = npt.NDArray[np.int32]
+
+
+class QueryGroups(NamedTuple):
+    """The T tokens of a step in G groups. All tensors are int32, on the CPU.
+
+    Attributes:
+        sequences: `[T]`, each token's sequence.
+        lengths: `[T]`, how many tokens of its sequence it looks at: those before it, and itself.
+        members: `[T]`, the tokens, those of a group side by side.
+        starts: `[G + 1]`, where each group's members begin, and their end.
+        shared: `[G]`, with how many equal entries the block tables of a group begin.
+        num_pairs: of a token and one that it looks at.
+    """
+
+    sequences: Tensor
+    lengths: Tensor
+    members: Tensor
+    starts: Tensor
+    shared: Tensor
+    num_pairs: int
+
+
+def group_queries(
+    block_tables: Int32, query_starts: Sequence[int], seq_lens: Sequence[int], num_decodes: int
+) -> QueryGroups:
+    """Groups the tokens of a step.
+
+    Args:
+        block_tables: `[S, M]`. Entries past a sequence's end may be equal, too.
+        query_starts: `[S + 1]`, where each sequence's tokens begin, and their end.
+        seq_lens: `[S]`, tokens of each sequence, this step's included.
+        num_decodes: how many leading sequences have one token.
+
+    Returns:
+        Groups of decodes that have at least their first block in common, then groups of one sequence's tokens.
+    """
+    query_lens = np.diff(query_starts)  # [S]
+    sequences = np.repeat(np.arange(len(query_lens)), query_lens)  # [T]
+    behind = np.repeat(np.asarray(query_starts[1:]), query_lens) - np.arange(len(sequences)) - 1  # [T]
+    lengths = np.asarray(seq_lens, dtype=np.int64)[sequences] - behind  # [T]
+    members, starts, shared = _decodes(block_tables[:num_decodes])
+    for first, end in zip(query_starts[num_decodes:], query_starts[num_decodes + 1 :], strict=False):
+        members.extend(range(first, end))
+        for start in range(first, end, MOST_TOKENS):
+            starts.append(min(start + MOST_TOKENS, end))
+            shared.append(block_tables.shape[1])
+    return QueryGroups(
+        *(torch.tensor(each, dtype=torch.int32) for each in (sequences, lengths, members, starts, shared)),
+        num_pairs=int(lengths.sum()),
+    )
+
+
+def _decodes(block_tables: Int32) -> tuple[list[int], list[int], list[int]]:
+    """Members, starts and shared of the sequences with one token."""
+    # Tables with a common beginning are neighbours in the order of their bytes.
+    rows = [row.tobytes() for row in block_tables]
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    firsts = block_tables[order, 0] if block_tables.size else np.zeros(len(order), np.int32)
+    starts, shared = [0], []
+    for i in range(1, len(order) + 1):
+        begin = starts[-1]
+        if i < len(order) and i - begin < MOST_DECODES and firsts[i] == firsts[begin]:
+            continue
+        shared.append(_num_equal(block_tables[order[begin:i]]))
+        starts.append(i)
+    return order, starts, shared
+
+
+def _num_equal(block_tables: Int32) -> int:
+    """With how many equal entries all rows begin."""
+    equal = (block_tables == block_tables[0]).all(axis=0)  # [M]
+    return len(equal) if equal.all() else int(equal.argmin())
