@@ -51,7 +51,7 @@ def cpu_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, 
         num_tokens=num_tokens,
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
-        # A token's heads lie side by side: one thread should read them all, if there is enough for the others.
+        # A token's heads lie side by side: one thread should read them all, if the others have enough to do.
         heads_at_once=num_kv_heads if num_threads == 1 or num_groups >= 2 * num_threads else 1,
         head_dim=head_dim,
         query=rows.data_ptr(),

@@ -16,38 +16,50 @@ from __future__ import annotations
 import numpy as np
 
 from minipaged.cpu.compiled import compiled
+from minipaged.cpu.dots import MOST_VECTORS, multiply_rows
 from minipaged.cpu.exponential import exponential
-from minipaged.cpu.gather import gather_columns, gather_rows
-from minipaged.cpu.instructions import address_of
+from minipaged.cpu.instructions import address_of, as_array, pointer_to
 from minipaged.cpu.numbers import number
 from minipaged.cpu.panel import PANEL
-from minipaged.cpu.tile import TILE_ROWS, multiply_tile
-from minipaged.cpu.vectors import LANES
+from minipaged.cpu.tile import TILE_ROWS, multiply_scattered
 from minipaged.cpu.weights import ROW, largest, weigh
 
 CHUNK = ROW
-"""Tokens whose keys and values are gathered at once: 16 KB of each, at a head dimension of 64."""
+"""Tokens whose keys and values are read before the next: 16 KB of each, at a head dimension of 64."""
 
 
 @compiled()
-def room_for(num_rows, head_dim):
+def room_for(num_rows, head_dim, buffer):
     """What a thread writes while it attends with up to `num_rows` rows: a row is one head of one query.
 
+    Args:
+        num_rows: of queries.
+        head_dim: numbers in a head.
+        buffer: float32 `[room_size(num_rows, head_dim)]`, which has to outlive what is returned: numba does
+            not count references to arrays that are made of addresses, and counting takes time.
+
     Returns:
-        queries `[num_rows, head_dim]`, weights `[num_rows, CHUNK]`, sums `[num_rows, head_dim]`, keys
-        `[CHUNK / PANEL * head_dim, PANEL]`, values `[CHUNK, head_dim]`, most `[num_rows]` and totals
-        `[num_rows]`, all float32; addresses int64 `[CHUNK]`.
+        queries `[num_rows, head_dim]`, weights `[num_rows, CHUNK]`, sums `[num_rows, head_dim]`, most
+        `[num_rows]` and totalsXX
     """
-    return (
-        np.empty((num_rows, head_dim), np.float32),
-        np.empty((num_rows, CHUNK), np.float32),
-        np.empty((num_rows, head_dim), np.float32),
-        np.empty((CHUNK // PANEL * head_dim, PANEL), np.float32),
-        np.empty((CHUNK, head_dim), np.float32),
-        np.empty(num_rows, np.float32),
-        np.empty(num_rows, np.float32),
-        np.empty(CHUNK, np.int64),
-    )
+    at = address_of(buffer)
+    addresses = as_array(pointer_to(at, "int64"), (2, CHUNK))
+    at += 16 * CHUNK
+    queries = as_array(pointer_to(at, "float32"), (num_rows, head_dim))
+    at += 4 * num_rows * head_dim
+    sums = as_array(pointer_to(at, "float32"), (num_rows, head_dim))
+    at += 4 * num_rows * head_dim
+    weights = as_array(pointer_to(at, "float32"), (num_rows, CHUNK))
+    at += 4 * num_rows * CHUNK
+    most = as_array(pointer_to(at, "float32"), (num_rows,))
+    totals = as_array(pointer_to(at + 4 * num_rows, "float32"), (num_rows,))
+    return queries, weights, sums, most, totals, addresses
+
+
+@compiled()
+def room_size(num_rows, head_dim):
+    """Of the buffer for `room_for`, in float32."""
+    return 4 * CHUNK + num_rows * (2 * head_dim + CHUNK + 2)
 
 
 @compiled()
@@ -70,7 +82,7 @@ def attend_group(
         room: see `room_for`.
         output: as query, `[T, num_heads, head_dim]`, written for these tokens and heads.
     """
-    queries, _, sums, _, _, most, totals, _ = room
+    queries, _, sums, most, totals, addresses = room
     block_size, num_kv_heads, head_dim = keys.shape[1:]
     num_heads = output.shape[1] // num_kv_heads
     first_head = kv_head * num_heads
@@ -89,12 +101,14 @@ def attend_group(
     # Tokens of one sequence go over all of it together; those of others as far as they read the same memory.
     one_sequence = sequences[members[0]] == sequences[members[-1]]
     together = longest if one_sequence else min(num_shared * block_size, shortest) // CHUNK * CHUNK
+    first_table = block_tables[sequences[members[0]]]
+    _locate(first_table, 0, longest, keys, addresses[0])
     for start in range(0, together, CHUNK):
-        block_table = block_tables[sequences[members[0]]]
-        _fold(keys, values, block_table, kv_head, start, longest, lengths, members, 0, num_heads, room)
+        _fold(keys, values, first_table, kv_head, start, longest, lengths, members, 0, num_heads, room)
     if together < longest:
         for i in range(len(members)):
             block_table, end = block_tables[sequences[members[i]]], lengths[members[i]]
+            _locate(block_table, together, end, keys, addresses[together // CHUNK % 2])
             for start in range(together, end, CHUNK):
                 _fold(
                     keys,
@@ -119,58 +133,57 @@ def attend_group(
 
 @compiled()
 def _fold(keys, values, block_table, kv_head, start, end, lengths, members, first_row, num_heads, room):
-    """Adds the chunk that begins at `start` to the sums of some rows: those of `members`, from `first_row` on.
+    """Adds the chunk that begins at `start` to the sums of the members' rows, which begin at `first_row`.
 
     The chunk ends before `end`, the largest of the members' lengths.
     """
-    queries, weights, sums, key_columns, value_rows, most, totals, addresses = room
-    block_size, num_kv_heads, head_dim = keys.shape[1:]
+    queries, weights, sums, most, totals, addresses = room
+    head_dim = keys.shape[3]
     num_tokens = min(CHUNK, end - start)
-    _locate(block_table, start, num_tokens, block_size, num_kv_heads * head_dim * keys.itemsize, addresses)
+    here, following = addresses[start // CHUNK % 2], addresses[(start // CHUNK + 1) % 2]
+    _locate(block_table, min(start + CHUNK, end - 1), end, keys, following)
     end_row = first_row + len(members) * num_heads
     offset = address_of(keys) + kv_head * head_dim * keys.itemsize
-    num_panels = (num_tokens + PANEL - 1) // PANEL
-    for panel in range(num_panels):
-        for lane in range(0, PANEL, LANES):
-            corner = (key_columns, panel * head_dim, lane)
-            gather_columns(addresses, panel * PANEL + lane, offset, head_dim, keys, corner)
-    for top in range(first_row, end_row, TILE_ROWS):
-        for panel in range(num_panels):
-            columns = (key_columns, panel * head_dim, 0)
-            multiply_tile(
-                min(TILE_ROWS, end_row - top),
-                head_dim,
-                (queries, top, 0),
-                columns,
-                (weights, top, panel * PANEL),
-                False,
-                columns,
-                0,
-            )
+    values_offset = address_of(values) + kv_head * head_dim * values.itemsize
+    for row in range(first_row, end_row, MOST_VECTORS):
+        multiply_rows(
+            min(MOST_VECTORS, end_row - row),
+            num_tokens,
+            head_dim,
+            (queries, row, 0),
+            here,
+            following if row == first_row else here,  # once is enough
+            offset,
+            keys,
+            (weights, row, 0),
+        )
     for i in range(len(members)):
         for row in range(first_row + i * num_heads, first_row + (i + 1) * num_heads):
             num_seen = min(max(lengths[members[i]] - start, 0), num_tokens)
             _weigh(weights, row, num_seen, most, totals, sums)
-    offset = address_of(values) + kv_head * head_dim * values.itemsize
-    gather_rows(addresses, num_tokens, offset, head_dim, values, (value_rows, 0, 0))
     for top in range(first_row, end_row, TILE_ROWS):
         for left in range(0, head_dim, PANEL):
-            corner = (value_rows, 0, left)
-            multiply_tile(
+            multiply_scattered(
                 min(TILE_ROWS, end_row - top),
                 num_tokens,
                 (weights, top, 0),
-                corner,
+                here,
+                following,
+                values_offset + left * values.itemsize,
+                values,
                 (sums, top, left),
-                True,
-                corner,
-                0,
             )
 
 
 @compiled()
-def _locate(block_table, start, num_tokens, block_size, token_bytes, addresses):
-    """Fill `addresses` with where some tokens are in the cache, in bytes; past the last one, with its."""
+def _locate(block_table, start, end, keys, addresses):
+    """Fill `addresses` with where the tokens from `start` on are in the cache, in bytes from its beginning.
+
+    Where fewer are left before `end`, the last one is repeated.
+    """
+    block_size, num_kv_heads, head_dim = keys.shape[1:]
+    token_bytes = num_kv_heads * head_dim * keys.itemsize
+    num_tokens = min(CHUNK, end - start)
     entry, inside = start // block_size, start % block_size
     for i in range(num_tokens):
         if inside == block_size:

@@ -9,7 +9,7 @@ import ctypes
 
 import numpy as np
 
-from minipaged.attention.cpu_loops import attend_group, room_for
+from minipaged.attention.cpu_loops import attend_group, room_for, room_size
 from minipaged.cpu.compiled import compiled, shared_work
 from minipaged.cpu.instructions import as_array, pointer_like, pointer_to, take_part
 
@@ -67,7 +67,9 @@ def _attend(pointer, like):
     most_members = 0
     for group in range(a.num_groups):
         most_members = max(most_members, starts[group + 1] - starts[group])
-    room = room_for(most_members * (a.num_heads // a.num_kv_heads), a.head_dim)
+    num_rows = most_members * (a.num_heads // a.num_kv_heads)
+    buffer = np.empty(room_size(num_rows, a.head_dim), np.float32)
+    room = room_for(num_rows, a.head_dim, buffer)
     parts_of_one = a.num_kv_heads // a.heads_at_once
     while True:
         part = take_part(pointer)
@@ -93,6 +95,7 @@ def _attend(pointer, like):
                 room,
                 output,
             )
+    buffer[0] = 0  # so that it lives until here
 
 
 @compiled()

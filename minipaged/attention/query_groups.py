@@ -57,7 +57,7 @@ def group_queries(
         num_decodes: how many leading sequences have one token.
 
     Returns:
-        Groups of decodes that have at least their first block in common, then groups of one sequence's tokens.
+        Groups of decodes with at least their first block in common, then groups of one sequence's tokens.
     """
     query_lens = np.diff(query_starts)  # [S]
     sequences = np.repeat(np.arange(len(query_lens)), query_lens)  # [T]

@@ -26,7 +26,7 @@ LOWEST = -87.0  # e to this is near the smallest normal number
 COEFFICIENTS = tuple(float(np.float32(1 / divisor)) for divisor in (5040, 720, 120, 24, 6, 2, 1, 1))  # 1 / n!
 
 
-def emit_exponential(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def emit_exponential(builder, x):
     """e to the x, for a float32 ≤ 0 or a vector of them, within 2e-7 of it; 0 below −87, and NaN stays NaN.
 
     x is k ln 2 + r with a whole k and r within ±ln 2 / 2. Then e to the r is a short series, and 2 to the
@@ -35,10 +35,10 @@ def emit_exponential(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     many = x.type == VECTOR
     integers = ir.VectorType(INT32, LANES) if many else INT32
 
-    def constant(type_: ir.Type, value: float) -> ir.Constant:
+    def constant(type_, value):
         return ir.Constant(type_, [value] * LANES if many else value)
 
-    def call(name: str, *arguments: ir.Value) -> ir.Value:
+    def call(name, *arguments):
         signature = ir.FunctionType(x.type, [x.type] * len(arguments))
         full_name = f"llvm.{name}.{'v' + str(LANES) if many else ''}f32"
         return builder.call(

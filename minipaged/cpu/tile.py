@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
@@ -47,13 +48,15 @@ def _multiply_tile(typing_context, num_rows, depth, x, weights, result, resume, 
         x, weights, result, following = (
             matrix_of(context, builder, signature.args[i], arguments[i]) for i in (2, 3, 4, 6)
         )
+
+        def rows_at(d):
+            return row_of(builder, weights, d), builder.add(following.address, builder.mul(d, step))
+
         emit_cases(
             builder,
             num_rows,
             TILE_ROWS,
-            lambda count: _emit_loop(
-                builder, count, depth, x, weights, result, resume, following.address, step
-            ),
+            lambda count: _emit_loop(builder, count, depth, x, rows_at, weights.number_bytes, result, resume),
         )
         return context.get_dummy_value()
 
@@ -79,8 +82,53 @@ Args:
 """
 
 
-def _emit_loop(builder, num_rows, depth, x, weights, result, resume, following, step):
-    """The loop, for a number of rows that is known here."""
+@intrinsic
+def _multiply_scattered(typing_context, num_rows, depth, x, addresses, following, offset, like, result):
+    integer = types.int64
+    signature = types.void(integer, integer, x, addresses, following, integer, like, result)
+    number_bytes = like.dtype.bitwidth // 8
+
+    def generate(context, builder, signature, arguments):
+        num_rows, depth, *_, offset, _, _ = arguments
+        x, result = (matrix_of(context, builder, signature.args[i], arguments[i]) for i in (2, 7))
+        pointers = [
+            context.make_array(signature.args[i])(context, builder, arguments[i]).data for i in (3, 4)
+        ]
+
+        def rows_at(d):
+            """The addresses of a row and of the one to fetch."""
+            return (builder.add(builder.load(builder.gep(each, [d])), offset) for each in pointers)
+
+        resume = ir.Constant(ir.IntType(1), 1)
+        emit_cases(
+            builder,
+            num_rows,
+            TILE_ROWS,
+            lambda count: _emit_loop(builder, count, depth, x, rows_at, number_bytes, result, resume),
+        )
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+multiply_scattered = cast(Callable[..., None], _multiply_scattered)
+"""`multiply_tile`, which resumes, of weights whose rows lie anywhere: row d is at addresses[d] + offset.
+
+Args:
+    num_rows, depth, x: as of `multiply_tile`.
+    addresses: int64 `[depth or more]`, in bytes.
+    following: like `addresses`, of the rows that are multiplied next: fetched into the caches meanwhile.
+    offset: bytes.
+    like: an array of the kind of the weights' numbers.
+    result: float32 `[num_rows, PANEL]`, holds sums to go on from.
+"""
+
+
+def _emit_loop(builder, num_rows, depth, x, rows_at, number_bytes, result, resume):
+    """The loop, for a number of rows that is known here.
+
+    `rows_at(d)` gives the addresses of row d of the weights, and of what to fetch meanwhile.
+    """
     columns = range(0, PANEL, LANES)
     x_rows = [row_of(builder, x, row) for row in range(num_rows)]  # addresses
     sums_at = [
@@ -88,8 +136,6 @@ def _emit_loop(builder, num_rows, depth, x, weights, result, resume, following, 
         for row in range(num_rows)
         for column in columns
     ]
-    wide = builder.icmp_signed(">", step, INT64(CACHE_LINE))
-    second_line = builder.select(wide, INT64(CACHE_LINE), INT64(0))
     before = builder.block
     load, loop, after = (builder.append_basic_block(name) for name in ("load", "loop", "after"))
     builder.cbranch(resume, load, loop)
@@ -100,15 +146,14 @@ def _emit_loop(builder, num_rows, depth, x, weights, result, resume, following, 
 
     builder.position_at_end(loop)
     d = phi_of(builder, INT64, (INT64(0), before), (INT64(0), load))
-    ahead = phi_of(builder, INT64, (following, before), (following, load))
     sums = [phi_of(builder, VECTOR, (zeros(), before), (sum_, load)) for sum_ in loaded]
-    row = row_of(builder, weights, d)
+    row, ahead = rows_at(d)
     vectors = [
-        load_vector(builder, builder.add(row, INT64(column * weights.number_bytes)), weights.number_bytes)
+        load_vector(builder, builder.add(row, INT64(column * number_bytes)), number_bytes)
         for column in columns
     ]
-    emit_prefetch(builder, ahead)
-    emit_prefetch(builder, builder.add(ahead, second_line))
+    for line in range(0, PANEL * number_bytes, CACHE_LINE):
+        emit_prefetch(builder, builder.add(ahead, INT64(line)))
     new_sums = []
     for x_row in x_rows:
         factor = spread(builder, builder.add(x_row, builder.mul(d, INT64(4))))
@@ -116,7 +161,6 @@ def _emit_loop(builder, num_rows, depth, x, weights, result, resume, following, 
             new_sums.append(multiply_add(builder, factor, vector, sums[len(new_sums)]))
     next_d = builder.add(d, INT64(1))
     d.add_incoming(next_d, loop)
-    ahead.add_incoming(builder.add(ahead, step), loop)
     for sum_, new in zip(sums, new_sums, strict=True):
         sum_.add_incoming(new, loop)
     builder.cbranch(builder.icmp_signed("<", next_d, depth), loop, after)

@@ -61,7 +61,9 @@ def _weigh(typing_context, scores, highest):
     def generate(context, builder, signature, arguments):
         undefined = ir.Constant(VECTOR, ir.Undefined)
         first = builder.insert_element(undefined, arguments[1], INT32(0))
-        highest = builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(INT32, LANES), [0] * LANES))
+        highest = builder.shuffle_vector(
+            first, undefined, ir.Constant(ir.VectorType(INT32, LANES), [0] * LANES)
+        )
         total = ir.Constant(VECTOR, [0.0] * LANES)
         for address in _addresses(context, builder, signature, arguments):
             weights = emit_exponential(builder, builder.fsub(load_vector(builder, address), highest))

@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minipaged.cpu.compiled import compiled
-from minipaged.cpu.dots import MOST_VECTORS, multiply_rows
+from minipaged.cpu.dots import MOST_VECTORS, ROWS_TOGETHER, multiply_rows
 from minipaged.cpu.exponential import exponential
+from minipaged.cpu.instructions import address_of
 from minipaged.cpu.panel import PANEL
-from minipaged.cpu.tile import TILE_ROWS, multiply_tile
+from minipaged.cpu.tile import TILE_ROWS, multiply_scattered, multiply_tile
 from minipaged.cpu.vectors import LANES
+from minipaged.cpu.weights import ROW, largest, weigh
 
 
 @compiled()
@@ -24,9 +26,33 @@ def tile(x, weights, result, size, resume, corner):
 
 
 @compiled()
-def rows(x, others, result):
+def rows(x, others, addresses, result):
+    """All products with the rows of `others` at `addresses`, from its first number on."""
     count, size = x.shape
-    multiply_rows(count, len(others), size, (x, 0, 0), (others, 0, 0), (result, 0, 0), (others, 0, 0))
+    multiply_rows(
+        count,
+        result.shape[1],
+        size,
+        (x, 0, 0),
+        addresses,
+        addresses,
+        address_of(others),
+        others,
+        (result, 0, 0),
+    )
+
+
+@compiled()
+def scattered(x, weights, addresses, result):
+    multiply_scattered(
+        len(x), x.shape[1], (x, 0, 0), addresses, addresses, address_of(weights), weights, (result, 0, 0)
+    )
+
+
+@compiled()
+def softmax_row(scores):
+    highest = largest((scores, 1, 2))
+    return highest, weigh((scores, 1, 2), highest)
 
 
 @compiled()
@@ -80,28 +106,84 @@ def test_a_tiles_row_does_not_depend_on_the_others() -> None:
         np.testing.assert_array_equal(alone[0], whole[row])
 
 
+def somewhere(rows: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows, drawn, and where these are, in bytes from the first."""
+    chosen = np.random.default_rng(seed).integers(0, len(rows), count)
+    return chosen, (chosen * rows.strides[0]).astype(np.int64)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     count=st.integers(1, MOST_VECTORS),
     num_rows=st.integers(1, 20),
     vectors=st.integers(1, 9),
     half=st.booleans(),
-    apart=st.integers(1, 3),
     seed=st.integers(0, 99),
 )
-def test_rows(count: int, num_rows: int, vectors: int, half: bool, apart: int, seed: int) -> None:
+def test_rows(count: int, num_rows: int, vectors: int, half: bool, seed: int) -> None:
     size = vectors * LANES
-    x, others = numbers(seed, count, size), numbers(seed + 1, num_rows, apart, size)
+    x, others = numbers(seed, count, size), numbers(seed + 1, 7, size)
     stored = others
     if half:
         stored, others = as_bfloat16(others)
-    wide = np.full((count + 1, num_rows + 3), 7, np.float32)
-    rows(x, stored[:, 0], wide[:count, 1 : num_rows + 1])
-    expected = x.astype(np.float64) @ others[:, 0].T
+    padded = -(-num_rows // ROWS_TOGETHER) * ROWS_TOGETHER
+    chosen, addresses = somewhere(stored, padded, seed)
+    wide = np.full((count + 1, padded + 3), 7, np.float32)
+    rows(x, stored, addresses, wide[:count, 1 : num_rows + 1])
+    expected = x.astype(np.float64) @ others[chosen[:num_rows]].T
     np.testing.assert_allclose(wide[:count, 1 : num_rows + 1], expected, atol=1e-4)
     assert (wide[count] == 7).all()
     assert (wide[:, 0] == 7).all()
-    assert (wide[:, num_rows + 1 :] == 7).all()
+    assert (wide[:, padded + 1 :] == 7).all()
+
+
+def test_a_product_does_not_depend_on_the_others() -> None:
+    x, others = numbers(0, MOST_VECTORS, 64), numbers(1, 40, 64)
+    _, addresses = somewhere(others, 24, 2)
+    whole, alone = np.empty((MOST_VECTORS, 24), np.float32), np.empty((1, 8), np.float32)
+    rows(x, others, addresses, whole)
+    for vector in range(MOST_VECTORS):
+        for first in (0, 3, 16):
+            rows(x[vector : vector + 1], others, addresses[first : first + 8], alone)
+            np.testing.assert_array_equal(alone[0], whole[vector, first : first + 8])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    num_rows=st.integers(1, TILE_ROWS), depth=st.integers(1, 70), half=st.booleans(), seed=st.integers(0, 99)
+)
+def test_a_tile_of_scattered_weights(num_rows: int, depth: int, half: bool, seed: int) -> None:
+    x, weights = numbers(seed, num_rows, depth), numbers(seed + 1, 9, PANEL + 5)
+    stored = weights
+    if half:
+        stored, weights = as_bfloat16(weights)
+    chosen, addresses = somewhere(stored, depth, seed)
+    result = numbers(seed + 2, num_rows, PANEL)
+    expected = result + x.astype(np.float64) @ weights[chosen, :PANEL]
+    scattered(x, stored, addresses, result)
+    np.testing.assert_allclose(result, expected, atol=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(scale=st.sampled_from([1, 40, 1e30]), masked=st.integers(0, ROW - 1), seed=st.integers(0, 99))
+def test_weights_of_a_row(scale: float, masked: int, seed: int) -> None:
+    scores = numbers(seed, 3, ROW + 4) * np.float32(scale)
+    row = scores[1, 2 : ROW + 2]
+    row[ROW - masked :] = -np.inf
+    expected, before = np.exp(row.astype(np.float64) - row.max()), scores.copy()
+    highest, total = softmax_row(scores)
+    assert highest == before[1, 2 : ROW + 2].max()
+    np.testing.assert_allclose(row, expected, rtol=1e-5, atol=1e-30)
+    np.testing.assert_allclose(total, expected.sum(), rtol=1e-5)
+    before[1, 2 : ROW + 2] = row
+    np.testing.assert_array_equal(scores, before, "only the row is written")
+
+
+def test_a_nan_makes_a_rows_total_nan() -> None:
+    for place in (0, 17, ROW - 1):
+        scores = numbers(0, 3, ROW + 4)
+        scores[1, 2 + place] = np.nan
+        assert np.isnan(softmax_row(scores)[1])
 
 
 def test_exponential() -> None:
