@@ -24,14 +24,14 @@ def cpu_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, 
         IndexError: a block table is too short, or holds a block that the cache does not have; or the
             metadata is of another step.
     """
-    if not _can_read(query, kv_layer):
+    if not _can_read(query, kv_layer) or metadata.block_tables.dtype != torch.int32:
         return reference_attention(query, kv_layer, metadata, scale)
     # Here, so that nobody waits for numba who does not attend on a CPU.
     from minipaged.attention.cpu_work import AttentionArguments, attend_bfloat16, attend_float32
 
     num_tokens, num_heads, head_dim = query.shape
     _, num_blocks, block_size, num_kv_heads, _ = kv_layer.shape
-    block_tables, starts = metadata.int32_block_tables, metadata.query_start_list
+    block_tables, starts = metadata.block_tables.contiguous(), metadata.query_start_list
     num_sequences = len(metadata.seq_lens_list)
     if len(block_tables) < num_sequences or len(starts) != num_sequences + 1 or starts[-1] != num_tokens:
         raise IndexError(

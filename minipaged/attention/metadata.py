@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from minipaged.attention.query_groups import QueryGroups, group_queries
@@ -38,15 +37,10 @@ class AttentionMetadata:
     num_decodes: int
 
     @cached_property
-    def int32_block_tables(self) -> Tensor:
-        """`block_tables`, contiguous and int32 for certain: compiled code believes it."""
-        return self.block_tables.to(torch.int32).contiguous()
-
-    @cached_property
     def query_groups(self) -> QueryGroups:
         """The step's tokens, by what they look at. For the CPU."""
         return group_queries(
-            self.int32_block_tables.numpy(), self.query_start_list, self.seq_lens_list, self.num_decodes
+            self.block_tables.numpy(), self.query_start_list, self.seq_lens_list, self.num_decodes
         )
 
 

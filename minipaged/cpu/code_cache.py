@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -21,6 +22,11 @@ PACKAGE = Path(__file__).parent.parent
 COMPILED = ("cpu", "model", "attention")
 """Packages with compiled functions."""
 
+ROOM_BYTES = 64 * 1024**2
+"""What has to be free on a disk: numba does not expect that it cannot write what it has compiled."""
+
+_ONE_AT_A_TIME = threading.RLock()
+
 
 @contextmanager
 def own_cache() -> Iterator[bool]:
@@ -30,31 +36,39 @@ def own_cache() -> Iterator[bool]:
     were.
     """
     folder = cache_folder()
-    before = config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
-    if folder is not None:
-        config.CACHE_DIR = str(folder)  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        yield folder is not None
-    finally:
-        config.CACHE_DIR = before  # pyright: ignore[reportAttributeAccessIssue]
+    with _ONE_AT_A_TIME:
+        before = config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
+        if folder is not None:
+            config.CACHE_DIR = str(folder)  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            yield folder is not None
+        finally:
+            config.CACHE_DIR = before  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @cache
 def cache_folder() -> Path | None:
-    """Beside the sources, or in the user's cache folder; `None` if neither can be written."""
+    """Beside the sources, or in the user's cache folder; `None` if neither can be written, or is full."""
     name = f"compiled-{sources_hash()}"
     beside = PACKAGE / "__pycache__"
-    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     for of_other_sources in set(beside.glob("compiled-*")) - {beside / name}:
         shutil.rmtree(of_other_sources, ignore_errors=True)
-    for parent in (beside, users / "minipaged"):
+    for parent in (beside, *_users_cache()):
         try:
             (parent / name).mkdir(parents=True, exist_ok=True)
+            roomy = shutil.disk_usage(parent / name).free >= ROOM_BYTES
         except OSError:
             continue
-        if os.access(parent / name, os.W_OK):
+        if roomy and os.access(parent / name, os.W_OK):
             return parent / name
     return None
+
+
+def _users_cache() -> list[Path]:
+    """The user's cache folder for this project, if there is a user with a home."""
+    # Without a home, `Path.home()` would raise; this stays as it is.
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return [Path(folder) / "minipaged"] if Path(folder).is_absolute() else []
 
 
 def sources_hash() -> str:

@@ -12,8 +12,13 @@ from typing import Protocol, TypeVar, cast
 
 import numpy as np
 from numba import cfunc, from_dtype, njit, types
+from numba.core import config
 
 from minipaged.cpu.code_cache import own_cache
+from minipaged.errors import ConfigError
+
+if config.DISABLE_JIT:  # pyright: ignore[reportAttributeAccessIssue]
+    raise ConfigError("models on a CPU need numba's compiler: unset NUMBA_DISABLE_JIT")
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

@@ -149,7 +149,7 @@ def _emit_totals(builder, vectors):
 
 
 def _halved(builder, a, b, distance, lanes=range(LANES)):
-    """Sums of two lanes that are so far apart: of a, and of b where the lane's number has the bit `distance`."""
+    """Sums of two lanes so far apart: of a, and of b where the lane's number has the bit `distance`."""
     nearer = [lane if not lane & distance else LANES + lane - distance for lane in lanes]
     farther = [lane + distance if not lane & distance else LANES + lane for lane in lanes]
     halves = []

@@ -8,6 +8,7 @@ writes is still in the caches when the next one reads it.
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import TYPE_CHECKING
 
 import torch
@@ -33,8 +34,9 @@ def can_compile(layer: Layer, config: ModelConfig) -> bool:
     return all(is_packed(each.weight) for each in matrices) and config.intermediate_size % PANEL == 0
 
 
-class LayerRoom:
-    """What the layers of one decoder write between their operations.
+class LayerRoom(threading.local):
+    """What the layers of one decoder write between their operations: room of its own for each Python thread,
+    since several engines may compute with one decoder at once.
 
     Args:
         config: the model's shape.
@@ -42,8 +44,10 @@ class LayerRoom:
 
     def __init__(self, config: ModelConfig) -> None:
         width = max(config.hidden_size, config.num_heads * config.head_dim)
-        self.x = torch.empty(TOKENS_AT_ONCE, width)  # float32 [TOKENS_AT_ONCE, width]
-        self.gated = torch.empty(TOKENS_AT_ONCE, config.intermediate_size)  # float32
+        shapes = (TOKENS_AT_ONCE, width), (TOKENS_AT_ONCE, config.intermediate_size)
+        # Whatever PyTorch's defaults are. float32 `[TOKENS_AT_ONCE, width]`, `[TOKENS_AT_ONCE, intermediate]`
+        self._tensors = [torch.empty(shape, dtype=torch.float32, device="cpu") for shape in shapes]
+        self.x, self.gated = (_address(tensor) for tensor in self._tensors)
 
 
 class CpuLayer:
@@ -84,7 +88,6 @@ class CpuLayer:
             qkv_bias=_address(attention.qkv_proj.bias),
             q_norm=_address(norms[0].weight if norms[0] else None),
             k_norm=_address(norms[1].weight if norms[1] else None),
-            x=_address(room.x),
         )
         self._after = loops.AfterArguments(
             hidden_size=config.hidden_size,
@@ -96,8 +99,6 @@ class CpuLayer:
             o_bias=_address(attention.o_proj.bias),
             gate_up=_address(mlp.gate_up_proj.weight),
             down=_address(mlp.down_proj.weight),
-            x=_address(room.x),
-            gated=_address(room.gated),
         )
 
     def before_attention(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -107,6 +108,7 @@ class CpuLayer:
         heads = hidden.new_empty(num_tokens, sum(self._sizes), self._head_dim)
         for first in range(0, num_tokens, TOKENS_AT_ONCE):
             arguments = type(self._before).from_buffer_copy(self._before)
+            arguments.x = self._room.x
             arguments.hidden = _address(hidden, first)
             arguments.cos = _address(cos, first)
             arguments.sin = _address(sin, first)
@@ -122,6 +124,7 @@ class CpuLayer:
         result = torch.empty_like(hidden)  # [T, hidden]
         for first in range(0, num_tokens, TOKENS_AT_ONCE):
             arguments = type(self._after).from_buffer_copy(self._after)
+            arguments.x, arguments.gated = self._room.x, self._room.gated
             arguments.hidden = _address(hidden, first)
             arguments.attended = _address(attended, first)
             arguments.result = _address(result, first)

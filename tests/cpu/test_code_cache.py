@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from numba.core import config
@@ -67,3 +73,51 @@ def test_numbas_own_setting_is_put_back(package: Path) -> None:
     with pytest.raises(KeyError), own_cache():
         raise KeyError
     assert before == config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_full_disk_is_not_written(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def usage(path: Path) -> SimpleNamespace:
+        full = path.is_relative_to(package)
+        return SimpleNamespace(free=code_cache.ROOM_BYTES - full)
+
+    monkeypatch.setattr(code_cache.shutil, "disk_usage", usage)
+    folder = cache_folder()
+    assert folder is not None
+    assert folder.parent == tmp_path / "users" / "minipaged"
+
+
+@pytest.mark.usefixtures("package")
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(code_cache.os.path, "expanduser", lambda path: path)
+    folder = cache_folder()
+    assert folder is not None
+    assert folder.parent == code_cache.PACKAGE / "__pycache__"
+
+
+def test_numbas_setting_is_put_back_whatever_two_threads_do_at_once(package: Path) -> None:
+    before = config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
+    inside = threading.Barrier(2, timeout=0.2)
+
+    def compile_something() -> None:
+        with own_cache(), suppress(threading.BrokenBarrierError):
+            inside.wait()  # for the other, which must not come in
+
+    threads = [threading.Thread(target=compile_something) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert inside.broken
+    assert before == config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_without_numbas_compiler_the_error_says_what_to_do() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import minipaged.cpu.compiled"],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "ConfigError: models on a CPU need numba's compiler: unset NUMBA_DISABLE_JIT" in done.stderr

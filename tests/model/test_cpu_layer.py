@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -179,3 +181,24 @@ def test_layers_that_cannot_be_packed_stay_as_they_are() -> None:
     assert not decoder.faster_layers
     for fast, expected in zip(packed_logits(decoder, sequences), plain, strict=True):
         assert torch.allclose(fast, expected, rtol=0, atol=1e-5)
+
+
+def test_engines_in_two_threads_may_share_a_model() -> None:
+    """What a layer writes between its operations is not the other engine's."""
+    decoder = decoder_like(make_hf_model(make_config("llama", vocab_size=256)))
+    use_cpu_kernels(decoder)
+    halves = [random_tokens(*lengths, vocab_size=256) for lengths in ((40, 3), (25, 60))]
+    expected = [packed_logits(decoder, half) for half in halves]
+    begin = threading.Barrier(2)
+
+    def compute(i: int) -> bool:
+        begin.wait()
+        torch.set_num_threads(1)
+        return all(
+            torch.equal(ours, theirs)
+            for _ in range(100)
+            for ours, theirs in zip(packed_logits(decoder, halves[i]), expected[i], strict=True)
+        )
+
+    with threads(1), ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(compute, range(2)))
