@@ -15,7 +15,7 @@ from torch import Tensor
 from minipaged.cpu.panel import PANEL
 from minipaged.cpu.threads import run_on_threads, threads_for
 
-PARTS_OF_THREAD = 4
+PARTS_OF_THREAD = 16
 """So that a thread that is held up leaves its last parts to the others."""
 
 READING, MULTIPLYING = 4e-4, 2e-5
