@@ -61,11 +61,11 @@ class Oracle:
         self.model.generation_config = GenerationConfig()
 
     @classmethod
-    def from_folder(cls, folder: Path) -> Oracle:
+    def from_folder(cls, folder: Path, dtype: torch.dtype = torch.float32) -> Oracle:
         """The model in a folder, read by transformers itself."""
         return cls(
             AutoModelForCausalLM.from_pretrained(
-                folder, dtype=torch.float32, attn_implementation="eager", local_files_only=True
+                folder, dtype=dtype, attn_implementation="eager", local_files_only=True
             )
         )
 

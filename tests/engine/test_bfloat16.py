@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from minipaged import LLM, SamplingParams
 from minipaged.model.locations import TINY_FOLDER
+from tests.oracle import Oracle
 
 PROMPTS = (
     "One day, a little fox",
@@ -30,29 +30,17 @@ def llm() -> LLM:
     return LLM("tiny", dtype="bfloat16", max_model_len=128, num_blocks=64, device="cpu")
 
 
-def in_transformers(dtype: torch.dtype) -> PreTrainedModel:
-    return AutoModelForCausalLM.from_pretrained(TINY_FOLDER, dtype=dtype).eval()
-
-
-@torch.inference_mode()
 def test_the_tokens_are_those_of_transformers_up_to_near_ties(llm: LLM) -> None:
     assert llm.engine.model.decoder.faster_layers
     params = SamplingParams(temperature=0, max_tokens=LENGTH, ignore_eos=True)
-    hf, exact = in_transformers(torch.bfloat16), in_transformers(torch.float32)
+    oracle, exact = Oracle.from_folder(TINY_FOLDER, torch.bfloat16), Oracle.from_folder(TINY_FOLDER)
     num_equal = 0
     for output in llm.generate(list(PROMPTS), params):
         prompt, ours = list(output.prompt_token_ids), list(output.outputs[0].token_ids)
-        ids = torch.tensor([prompt])
-        theirs = hf.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            do_sample=False,
-            max_new_tokens=LENGTH,
-            min_new_tokens=LENGTH,
-        )[0, len(prompt) :].tolist()
+        theirs = oracle.greedy(prompt, LENGTH)
         equal = next((i for i in range(LENGTH) if ours[i] != theirs[i]), LENGTH)
         num_equal += equal
         if equal < LENGTH:
-            logits = exact(torch.tensor([prompt + ours[:equal]])).logits[0, -1]
+            logits = exact.logits(prompt + ours[:equal])[-1]
             assert abs(logits[ours[equal]] - logits[theirs[equal]]) < NEAR_TIE
     assert num_equal > len(PROMPTS) * LENGTH // 2
