@@ -40,7 +40,8 @@ def room_for(num_rows, head_dim, buffer):
 
     Returns:
         queries `[num_rows, head_dim]`, weights `[num_rows, CHUNK]`, sums `[num_rows, head_dim]`, most
-        `[num_rows]` and totalsXX
+        `[num_rows]` and totals `[num_rows]`, all float32; addresses of a chunk's tokens and of the next
+        one's, int64 `[2, CHUNK]`.
     """
     at = address_of(buffer)
     addresses = as_array(pointer_to(at, "int64"), (2, CHUNK))
@@ -135,7 +136,8 @@ def attend_group(
 def _fold(keys, values, block_table, kv_head, start, end, lengths, members, first_row, num_heads, room):
     """Adds the chunk that begins at `start` to the sums of the members' rows, which begin at `first_row`.
 
-    The chunk ends before `end`, the largest of the members' lengths.
+    The chunk ends before `end`, the largest of the members' lengths. Where its tokens are has been located
+    before; meanwhile those of the next chunk are located, and fetched.
     """
     queries, weights, sums, most, totals, addresses = room
     head_dim = keys.shape[3]

@@ -47,7 +47,7 @@ class LayerHalves(Protocol):
 
 
 class SelfAttention(nn.Module):
-    """Projections around attention: hidden -> q, k, v -> (norm, rotate) -> attend -> hidden."""
+    """Projections around attention: hidden -> q, k, v -> (norm, rotate), and attended -> hidden."""
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and MLP, each normed before and added to what came in."""
+    """Attention and MLP, each normed before and added to what came in: `LayerHalves` in PyTorch's terms."""
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
