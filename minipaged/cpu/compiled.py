@@ -1,13 +1,14 @@
 """How this project's loops for the CPU are compiled.
 
-A function is compiled, or loaded from the cache, when its module is imported (`shared_work`) or when it is
-first called (`compiled`). So import such a module where its code is first used: that imports numba, too.
+A function is compiled, or loaded from the cache, when it is first called. Import such a module where its code
+is first used: that imports numba.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import cached_property
 from typing import Protocol, TypeVar, cast
 
 import numpy as np
@@ -41,22 +42,46 @@ def compiled(fastmath: set[str] | bool = False) -> Callable[[Function], Function
     return compile_
 
 
-class SharedWork(Protocol):
-    """A compiled function that several threads call at once; see `threads.run_on_threads`."""
+class SharedWork:
+    """A compiled function that several threads call at once; see `threads.run_on_threads`.
+
+    It is compiled, or loaded from the cache, when it is first called: a process computes in one dtype, and
+    need not wait for the other's loops.
+    """
+
+    def __init__(self, function: Callable[..., None], arguments: type[ctypes.Structure]) -> None:
+        self._function = function
+        self._signature = types.void(types.CPointer(from_dtype(np.dtype(arguments))))
+
+    @cached_property
+    def _code(self) -> MachineCode:
+        options = {"nopython": True, "error_model": ERROR_MODEL}
+        with own_cache() as usable:
+            return cast(MachineCode, cfunc(self._signature, cache=usable, **options)(self._function))
 
     @property
     def address(self) -> int:
         """Of its machine code."""
-        ...
+        return self._code.address
 
     @property
     def ctypes(self) -> Callable[[int], None]:
         """What Python calls, with the address of the arguments."""
-        ...
+        return self._code.ctypes
+
+
+class MachineCode(Protocol):
+    """What `numba.cfunc` gives."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def ctypes(self) -> Callable[[int], None]: ...
 
 
 def shared_work(arguments: type[ctypes.Structure]) -> Callable[[Callable[..., None]], SharedWork]:
-    """Compiles a function for many threads: `numba.cfunc`, kept as `compiled` does.
+    """Makes a function one for many threads: `numba.cfunc`, kept as `compiled` does.
 
     It works on addresses, so its caller checks shapes and dtypes. It cannot raise: what it finds wrong it
     writes into a field of its arguments.
@@ -65,11 +90,4 @@ def shared_work(arguments: type[ctypes.Structure]) -> Callable[[Callable[..., No
         arguments: what the function is given a pointer to. Its first field is an int64, `next_part`, from
             which the threads take the numbers of the parts that they do (`instructions.take_part`).
     """
-    options = {"nopython": True, "error_model": ERROR_MODEL}
-    signature = types.void(types.CPointer(from_dtype(np.dtype(arguments))))
-
-    def compile_(function: Callable[..., None]) -> SharedWork:
-        with own_cache() as usable:
-            return cast(SharedWork, cfunc(signature, cache=usable, **options)(function))
-
-    return compile_
+    return lambda function: SharedWork(function, arguments)
