@@ -56,7 +56,12 @@ def run_on_threads(work: SharedWork, arguments: ctypes.Structure, num_threads: i
 
 def barrier_address(num_threads: int) -> int:
     """Of the function at which all threads of `run_on_threads` wait for each other; 0 if there is but one."""
-    function = _openmp("GOMP_barrier") if num_threads > 1 and torchs_threads() is not None else None
+    return _barrier() if num_threads > 1 and torchs_threads() is not None else 0
+
+
+@cache
+def _barrier() -> int:
+    function = _openmp("GOMP_barrier")
     return ctypes.cast(function, ctypes.c_void_p).value or 0 if function is not None else 0
 
 

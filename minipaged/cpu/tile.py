@@ -77,8 +77,8 @@ Args:
     result: float32 `[num_rows, PANEL]`.
     resume: whether `result` holds sums to go on from.
     following: like `weights`, from where on to fetch into the caches meanwhile what is multiplied next.
-    step: by how many bytes each d gets further with that: a cache line, or two where a step is longer. Not
-        faster than need be: memory that is asked for more than it can give keeps this loop waiting, too.
+    step: by how many bytes each d gets further with that, at most a row of weights. Not faster than need be:
+        memory that is asked for more than it can give keeps this loop waiting, too.
 """
 
 

@@ -79,7 +79,11 @@ def zeros():
 
 def spread(builder, address):
     """The number at an address in all lanes of a vector."""
-    number = builder.load(builder.inttoptr(address, ir.PointerType(FLOAT)))
+    return splat(builder, builder.load(builder.inttoptr(address, ir.PointerType(FLOAT))))
+
+
+def splat(builder, number):
+    """A number in all lanes of a vector."""
     undefined = ir.Constant(VECTOR, ir.Undefined)
     first = builder.insert_element(undefined, number, INT32(0))
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(INT32, LANES), [0] * LANES))

@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 
 from minipaged.cpu.exponential import emit_exponential
 from minipaged.cpu.instructions import INT32, INT64
-from minipaged.cpu.vectors import LANES, VECTOR, load_vector, matrix_of, store_vector, sum_of_lanes
+from minipaged.cpu.vectors import LANES, load_vector, matrix_of, splat, store_vector, sum_of_lanes, zeros
 
 ROW = 64
 """Scores that are handled at once."""
@@ -59,12 +59,8 @@ it may be any of them."""
 @intrinsic
 def _weigh(typing_context, scores, highest):
     def generate(context, builder, signature, arguments):
-        undefined = ir.Constant(VECTOR, ir.Undefined)
-        first = builder.insert_element(undefined, arguments[1], INT32(0))
-        highest = builder.shuffle_vector(
-            first, undefined, ir.Constant(ir.VectorType(INT32, LANES), [0] * LANES)
-        )
-        total = ir.Constant(VECTOR, [0.0] * LANES)
+        highest = splat(builder, arguments[1])
+        total = zeros()
         for address in _addresses(context, builder, signature, arguments):
             weights = emit_exponential(builder, builder.fsub(load_vector(builder, address), highest))
             store_vector(builder, weights, address)

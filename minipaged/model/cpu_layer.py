@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from minipaged.cpu.panel import PANEL
-from minipaged.cpu.threads import barrier_address, run_on_threads, threads_for
+from minipaged.cpu.threads import barrier_address, run_on_threads
 from minipaged.model.config import ModelConfig
+from minipaged.model.cpu_layer_arguments import AfterArguments, BeforeArguments
 from minipaged.model.layer import Layer
-from minipaged.model.packed_product import MULTIPLYING, READING, is_packed, parts_for
+from minipaged.model.packed_product import is_packed, parts_for, product_threads
 
 if TYPE_CHECKING:
     from minipaged.cpu.compiled import SharedWork
@@ -60,8 +62,6 @@ class CpuLayer:
     """
 
     def __init__(self, layer: Layer, config: ModelConfig, room: LayerRoom) -> None:
-        from minipaged.model import cpu_layer_loops as loops
-
         attention, mlp = layer.self_attn, layer.mlp
         self._weights = [each.data for each in layer.parameters()]  # their addresses are in use
         self._room = room
@@ -69,15 +69,11 @@ class CpuLayer:
         self._head_dim = config.head_dim
         self._hidden_size = config.hidden_size
         self._dtype = layer.input_layernorm.weight.dtype
-        is_float32 = self._dtype == torch.float32
-        self._run_before = loops.before_float32 if is_float32 else loops.before_bfloat16
-        self._run_after = loops.after_float32 if is_float32 else loops.after_bfloat16
-        self._sizes_before = attention.qkv_proj.weight.numel()
-        self._sizes_after = sum(
+        self._num_weights_before = attention.qkv_proj.weight.numel()
+        self._num_weights_after = sum(
             each.weight.numel() for each in (attention.o_proj, mlp.gate_up_proj, mlp.down_proj)
         )
-        norms = [attention.q_norm, attention.k_norm]
-        self._before = loops.BeforeArguments(
+        self._before = BeforeArguments(
             hidden_size=config.hidden_size,
             num_queries=config.num_heads,
             num_kv_heads=config.num_kv_heads,
@@ -86,10 +82,10 @@ class CpuLayer:
             norm=_address(layer.input_layernorm.weight),
             qkv=_address(attention.qkv_proj.weight),
             qkv_bias=_address(attention.qkv_proj.bias),
-            q_norm=_address(norms[0].weight if norms[0] else None),
-            k_norm=_address(norms[1].weight if norms[1] else None),
+            q_norm=_address(attention.q_norm.weight if attention.q_norm else None),
+            k_norm=_address(attention.k_norm.weight if attention.k_norm else None),
         )
-        self._after = loops.AfterArguments(
+        self._after = AfterArguments(
             hidden_size=config.hidden_size,
             attended_size=config.num_heads * config.head_dim,
             intermediate_size=config.intermediate_size,
@@ -113,7 +109,7 @@ class CpuLayer:
             arguments.cos = _address(cos, first)
             arguments.sin = _address(sin, first)
             arguments.heads = _address(heads, first)
-            _run(self._run_before, arguments, num_tokens - first, self._sizes_before)
+            _run(self._halves[0], arguments, num_tokens - first, self._num_weights_before)
         q, k, v = heads.split(self._sizes, dim=1)
         return q, k, v
 
@@ -128,8 +124,17 @@ class CpuLayer:
             arguments.hidden = _address(hidden, first)
             arguments.attended = _address(attended, first)
             arguments.result = _address(result, first)
-            _run(self._run_after, arguments, num_tokens - first, self._sizes_after)
+            _run(self._halves[1], arguments, num_tokens - first, self._num_weights_after)
         return result
+
+    @cached_property
+    def _halves(self) -> tuple[SharedWork, SharedWork]:
+        """Both in compiled code, imported when first used: loading a model does not wait for numba."""
+        from minipaged.model import cpu_layer_loops as loops
+
+        if self._dtype == torch.float32:
+            return loops.before_float32, loops.after_float32
+        return loops.before_bfloat16, loops.after_bfloat16
 
     def _fitting(self, tensor: Tensor, size: int, num_tokens: int | None = None) -> Tensor:
         """A tensor as compiled code reads it: so many numbers for each token, one behind the other.
@@ -148,7 +153,7 @@ class CpuLayer:
 def _run(work: SharedWork, arguments: ctypes.Structure, num_tokens: int, num_weights: int) -> None:
     """Run a half over at most `TOKENS_AT_ONCE` tokens."""
     arguments.num_tokens = num_tokens = min(num_tokens, TOKENS_AT_ONCE)
-    num_threads = threads_for(num_weights * (READING + num_tokens * MULTIPLYING))
+    num_threads = product_threads(num_weights, num_tokens)
     arguments.num_threads = num_threads
     arguments.num_parts = parts_for(num_threads)
     arguments.barrier = barrier_address(num_threads)

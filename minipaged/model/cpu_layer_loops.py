@@ -1,4 +1,4 @@
-"""The two halves of a layer as work that several threads share: the arguments, and the order of the parts.
+"""The two halves of a layer as work that several threads share: the order of its parts.
 
 A half is one call for all of its products, norms, rotations and gates. Between two of those that need each
 other's results, the threads wait for each other at a barrier, which takes about a microsecond: a call from
@@ -9,56 +9,14 @@ Importing this module imports numba.
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 
 from minipaged.cpu.compiled import compiled, shared_work
 from minipaged.cpu.instructions import as_array, call, pointer_like, pointer_to
 from minipaged.cpu.panel import PANEL
+from minipaged.model.cpu_layer_arguments import AfterArguments, BeforeArguments
 from minipaged.model.cpu_loops import share_conversion, share_norm, share_rotation
 from minipaged.model.product_loops import share_gated_product, share_product
-
-
-def _fields(*names: str, floats: tuple[str, ...] = ()) -> tuple[tuple[str, type], ...]:
-    return tuple((name, ctypes.c_float if name in floats else ctypes.c_int64) for name in names)
-
-
-class BeforeArguments(ctypes.Structure):
-    """What comes before attention. Tensors are given by their addresses; 0 is none.
-
-    The first four are counters of parts. `address` is this structure's own, `barrier` that of the function
-    that waits for the other threads, or 0. x is room for float32 `[num_tokens, hidden_size]`.
-    """
-
-    _fields_ = _fields(
-        *("next_part", "next_1", "next_2", "next_3", "address", "barrier", "num_threads", "num_parts"),
-        *("num_tokens", "hidden_size", "num_queries", "num_kv_heads", "head_dim", "eps"),
-        *("norm", "qkv", "qkv_bias", "q_norm", "k_norm", "cos", "sin", "hidden", "x", "heads"),
-        floats=("eps",),
-    )
-
-
-class AfterArguments(ctypes.Structure):
-    """What comes after attention: as `BeforeArguments`. `attended_size` is that of one token, x has room for
-    float32 of the larger of it and `hidden_size`, `gated` for `[num_tokens, intermediate_size]`."""
-
-    _fields_ = _fields(
-        *(
-            "next_part",
-            "next_1",
-            "next_2",
-            "next_3",
-            "next_4",
-            "address",
-            "barrier",
-            "num_threads",
-            "num_parts",
-        ),
-        *("num_tokens", "hidden_size", "attended_size", "intermediate_size", "eps"),
-        *("norm", "o", "o_bias", "gate_up", "down", "hidden", "attended", "x", "gated", "result"),
-        floats=("eps",),
-    )
 
 
 @compiled()

@@ -22,6 +22,11 @@ READING, MULTIPLYING = 4e-4, 2e-5
 """About how many microseconds it takes to read a weight from memory, and to multiply by it once."""
 
 
+def product_threads(num_weights: int, num_rows: int) -> int:
+    """How many threads to use for products with so many weights in all."""
+    return threads_for(num_weights * (READING + num_rows * MULTIPLYING))
+
+
 def parts_for(num_threads: int) -> int:
     """How many parts to make of a product."""
     return 1 if num_threads == 1 else PARTS_OF_THREAD * num_threads
@@ -73,8 +78,7 @@ def packed_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
     if rows.stride(1) != 1 or rows.stride(0) < num_columns:
         rows = rows.contiguous()
     result = torch.empty(num_rows, num_panels * PANEL, dtype=torch.float32, device=x.device)  # [T, out]
-    num_weights = panels.numel()
-    num_threads = threads_for(num_weights * (READING + num_rows * MULTIPLYING))
+    num_threads = product_threads(panels.numel(), num_rows)
     arguments = ProductArguments(
         next_part=0,
         num_parts=parts_for(num_threads),

@@ -36,8 +36,7 @@ def share_product(counter, num_parts, num_threads, x, panels, bias, residual, re
         part = take_part(counter)
         if part >= num_parts:
             break
-        begin, end = len(panels) * part // num_parts, len(panels) * (part + 1) // num_parts
-        likely_next = len(panels) * min(part + num_threads, num_parts - 1) // num_parts
+        begin, end, likely_next = _panels_of(part, num_parts, num_threads, len(panels))
         for first in range(0, num_rows, at_once):
             rows = x[first : first + at_once]
             for panel in range(begin, end):
@@ -64,8 +63,7 @@ def share_gated_product(counter, num_parts, num_threads, x, panels, like, result
         part = take_part(counter)
         if part >= num_parts:
             break
-        begin, end = num_panels * part // num_parts, num_panels * (part + 1) // num_parts
-        likely_next = num_panels * min(part + num_threads, num_parts - 1) // num_parts
+        begin, end, likely_next = _panels_of(part, num_parts, num_threads, num_panels)
         for first in range(0, num_rows, at_once):
             rows = x[first : first + at_once]
             for panel in range(begin, end):
@@ -74,6 +72,17 @@ def share_gated_product(counter, num_parts, num_threads, x, panels, like, result
                 multiply_panel(rows, panels, num_panels + panel, following, tile, PANEL)
                 for row in range(len(rows)):
                     gate_row(tile[row], like, result[first + row, panel * PANEL : (panel + 1) * PANEL])
+
+
+@compiled()
+def _panels_of(part, num_parts, num_threads, num_panels):
+    """Where a part's panels begin and end, and where those probably begin that the thread takes next."""
+    upcoming = min(part + num_threads, num_parts - 1)
+    return (
+        num_panels * part // num_parts,
+        num_panels * (part + 1) // num_parts,
+        num_panels * upcoming // num_parts,
+    )
 
 
 @compiled()
