@@ -27,8 +27,8 @@ class BeforeArguments(ctypes.Structure):
 class AfterArguments(ctypes.Structure):
     """What comes after attention: as `BeforeArguments`, with five counters.
 
-    `attended_size` is that of one token. x has room for float32 of the larger of it and `hidden_size`, `gated`
-    for `[num_tokens, intermediate_size]`.
+    `attended_size` is that of one token. x has room for float32 of the larger of it and `hidden_size`,
+    `gated` for `[num_tokens, intermediate_size]`.
     """
 
     _fields_ = _fields(
