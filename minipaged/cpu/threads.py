@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 if TYPE_CHECKING:
-    from minipaged.cpu.compiled import SharedWork
+    from minipaged.cpu.compiled import MachineCode
 
 WORTH_THREADS = 5.0
 """Microseconds of work that are worth more than one thread. With less, starting the others takes longer."""
@@ -35,7 +35,7 @@ def threads_for(microseconds: float) -> int:
     return torch.get_num_threads() if microseconds > WORTH_THREADS else 1
 
 
-def run_on_threads(work: SharedWork, arguments: ctypes.Structure, num_threads: int) -> None:
+def run_on_threads(work: MachineCode, arguments: ctypes.Structure, num_threads: int) -> None:
     """Calls `work` on several threads at once, all with the same arguments, and waits for them.
 
     How many threads there are in the end is OpenMP's decision. So `work` takes the numbers of its parts
