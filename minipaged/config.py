@@ -95,7 +95,8 @@ class EngineConfig:
             cuda, else `reference`. `triton` on a CPU runs under Triton's interpreter: to learn and to
             test, not to be fast.
         enforce_eager: on a CUDA device with the backend `triton`, decode steps replay CUDA graphs, which
-            are captured when the engine is made; `True` turns that off. See `minipaged/graphs/`.
+            are captured when the engine is made; on a CPU with the backend `cpu`, the calls of a decode
+            step are written down once. `True` turns both off. See `minipaged/graphs/`.
         load_format: `"dummy"` fills the model's real shape with random weights.
         seed: seeds the dummy weights, and the sampling of requests that bring no seed.
         kv_layout: `"paged"`: blocks, on demand. `"contiguous"`: one region for each sequence, reserved

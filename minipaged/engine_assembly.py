@@ -7,7 +7,6 @@ from typing import assert_never
 
 from minipaged.attention.backend import (
     CacheFunctions,
-    resolve_backend,
     select_attention,
     select_cache_functions,
 )
@@ -18,8 +17,7 @@ from minipaged.attention.paged import PagedLayout
 from minipaged.attention.uncached import UncachedLayout
 from minipaged.config import EngineConfig
 from minipaged.device import check_given_model, resolve_device, resolve_dtype
-from minipaged.graphs.capture import Capture, CudaGraphCapture
-from minipaged.graphs.decode_graphs import DecodeGraphs
+from minipaged.graphs.decode_steps import make_capture, make_decode_steps
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.cache import CopyBlocks, KVCache, copy_blocks
 from minipaged.kv.contiguous import ContiguousManager
@@ -60,7 +58,6 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
     else:
         check_given_model(config, model)
     decoder, shape = model.decoder, model.config
-    capture = _make_capture(config, decoder)
     plan = plan_memory(
         config,
         shape,
@@ -70,7 +67,7 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
             decoder,
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_num_seqs=config.max_num_seqs,
-            with_graphs=capture is not None,
+            with_graphs=make_capture(config, decoder) is not None,
         ),
     )
     num_cpu_blocks = plan.num_cpu_blocks
@@ -86,22 +83,13 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
     )
     kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache)
     layout = _make_layout(config, decoder, kv_cache)
-    graphs = None
-    if capture is not None and isinstance(layout, PagedLayout):
-        graphs = DecodeGraphs(
-            decoder,
-            layout,
-            max_num_seqs=config.max_num_seqs,
-            max_model_len=plan.max_model_len,
-            capture=capture,
-        )
     runner = ModelRunner(
         decoder,
         kv_cache,
         layout=layout,
         eos_token_ids=shape.eos_token_ids,
         swap_cache=None if num_cpu_blocks is None else SwapCache(kv_cache, num_cpu_blocks),
-        graphs=graphs,
+        decode_steps=make_decode_steps(config, decoder, layout, max_model_len=plan.max_model_len),
     )
     return Machinery(model, plan, kv_manager, scheduler, kv_cache, runner)
 
@@ -143,21 +131,6 @@ def _copy_blocks(config: EngineConfig, decoder: Decoder) -> CopyBlocks:
         return copy_blocks  # there are no blocks to copy
     given = (config.parts or Parts()).copy_blocks
     return given or _cache_functions(config, decoder).copy_blocks
-
-
-def _make_capture(config: EngineConfig, decoder: Decoder) -> Capture | None:
-    """What captures decode steps, where that is possible: on a CUDA device, with the kernels of Triton,
-    which launch the same for all steps of a size. A reader's attention may do anything."""
-    parts = config.parts or Parts()
-    if config.enforce_eager or config.kv_layout != "paged":
-        return None
-    if parts.attention is not None or parts.write_kv is not None:
-        return None
-    if resolve_backend(config.attention_backend, decoder.device) != "triton":
-        return None
-    if parts.capture is None and decoder.device.type == "cuda":
-        return CudaGraphCapture(decoder.device)
-    return parts.capture
 
 
 def load_configured_model(config: EngineConfig, *, progress: bool = False) -> LoadedModel:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from minipaged.attention.layout import AttentionLayout
 from minipaged.beam_search import Candidates
-from minipaged.graphs.decode_graphs import DecodeGraphs
+from minipaged.graphs.decode_steps import DecodeSteps
 from minipaged.kv.cache import KVCache
 from minipaged.kv.swap import SwapCache
 from minipaged.model.decoder import Decoder
@@ -56,7 +56,7 @@ class ModelRunner:
         cache: the KV cache's tensors.
         swap_cache: the CPU memory for swapped blocks, if there is any.
         layout: how keys and values are kept and read.
-        graphs: captured decode steps, if there are any.
+        decode_steps: what computes decode steps in the place of the decoder, if there is something.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class ModelRunner:
         layout: AttentionLayout,
         eos_token_ids: tuple[int, ...],
         swap_cache: SwapCache | None = None,
-        graphs: DecodeGraphs | None = None,
+        decode_steps: DecodeSteps | None = None,
     ) -> None:
         self._decoder = decoder
         self._cache = cache
         self._swap_cache = swap_cache
         self._layout = layout
-        self._graphs = graphs
+        self._decode_steps = decode_steps
         self._device = decoder.device
         self._eos_token_ids = eos_token_ids
 
@@ -109,9 +109,10 @@ class ModelRunner:
     def _forward(self, batch: StepBatch, rows: IntArray) -> tuple[Tensor, Tensor]:
         """The hidden states of a step's tokens, and `rows`, on the device. All that the step needs there
         travels in one copy."""
-        bucket = None if self._graphs is None else self._graphs.bucket_of(batch)
-        if self._graphs is not None and bucket is not None:
-            return self._graphs.run(batch, bucket, rows)
+        steps = self._decode_steps
+        bucket = None if steps is None else steps.bucket_of(batch)
+        if steps is not None and bucket is not None:
+            return steps.run(batch, bucket, rows)
         arrays = (batch.token_ids, batch.positions, rows, *self._layout.locate(batch))
         token_ids, positions, rows_there, *located = to_device(arrays, self._device)
         return self._decoder(token_ids, positions, self._layout.attend(batch, located)), rows_there

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 from torch import Tensor
 
-from minipaged.cpu.threads import run_on_threads, threads_for
+from minipaged.cpu.calls import Call
+from minipaged.cpu.threads import threads_for
 from minipaged.kv import cache
 
 COPYING = 2e-4
@@ -18,7 +21,7 @@ def cpu_write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Ten
     Raises:
         IndexError: a slot that the cache does not have.
     """
-    num_tokens, num_heads, head_dim = key.shape
+    _, num_heads, head_dim = key.shape
     token_bytes = num_heads * head_dim * key.element_size()
     same = key.shape == value.shape == (len(slot_mapping), *kv_layer.shape[3:])
     same = same and key.dtype == value.dtype == kv_layer.dtype and slot_mapping.dtype == torch.int64
@@ -28,17 +31,44 @@ def cpu_write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Ten
     if not (kv_layer.is_contiguous() and slot_mapping.is_contiguous()):
         cache.write_kv(kv_layer, key, value, slot_mapping)
         return
+    call = call_write_kv(kv_layer, key, value, slot_mapping)
+    call.run()
+    check_written(call.arguments, slot_mapping)
+
+
+def check_written(arguments: ctypes.Structure, slot_mapping: Tensor) -> None:
+    """Look at what `call_write_kv` was given, after it has run.
+
+    Raises:
+        IndexError: a slot that the cache does not have.
+    """
+    wrong = arguments.wrong_slot
+    if wrong >= 0:
+        slot, num_slots = int(slot_mapping[wrong]), arguments.num_slots
+        raise IndexError(f"slot {slot} of token {wrong} is not one of the cache's {num_slots}")
+
+
+def call_write_kv(
+    kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor, *, num_threads: int | None = None
+) -> Call:
+    """`cpu_write_kv`, yet to be run. A wrong slot is skipped: see `check_written`.
+
+    Args:
+        kv_layer, slot_mapping: contiguous.
+        key, value: of the cache's dtype, each token's heads adjoining.
+        num_threads: to use; as many as pay if not given.
+    """
     # Here, so that nobody waits for numba who does not compute on a CPU.
     from minipaged.attention.cpu_cache_loops import WriteArguments, write_tokens
 
-    num_slots = kv_layer.shape[1] * kv_layer.shape[2]
-    words = token_bytes // 4
+    num_tokens, num_heads, head_dim = key.shape
+    words = num_heads * head_dim * key.element_size() // 4
     keys = kv_layer.data_ptr()  # the values follow
     arguments = WriteArguments(
         next_part=0,
         wrong_slot=-1,
         num_tokens=num_tokens,
-        num_slots=num_slots,
+        num_slots=kv_layer.shape[1] * kv_layer.shape[2],
         words=words,
         key=key.data_ptr(),
         key_stride=key.stride(0) * key.element_size() // 4,
@@ -48,10 +78,7 @@ def cpu_write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Ten
         values=keys + kv_layer.nbytes // 2,
         slots=slot_mapping.data_ptr(),
     )
-    run_on_threads(write_tokens, arguments, threads_for(COPYING * num_tokens * words))
-    if arguments.wrong_slot >= 0:
-        slot = int(slot_mapping[arguments.wrong_slot])
-        raise IndexError(f"slot {slot} of token {arguments.wrong_slot} is not one of the cache's {num_slots}")
+    return Call(write_tokens, arguments, num_threads or threads_for(COPYING * num_tokens * words))
 
 
 def _adjoining(heads: Tensor) -> bool:

@@ -19,7 +19,7 @@ from minipaged.cpu.compiled import compiled
 from minipaged.cpu.dots import MOST_VECTORS, multiply_rows
 from minipaged.cpu.exponential import exponential
 from minipaged.cpu.instructions import address_of, as_array, pointer_to
-from minipaged.cpu.numbers import number
+from minipaged.cpu.numbers import kept, number
 from minipaged.cpu.panel import PANEL
 from minipaged.cpu.tile import TILE_ROWS, multiply_scattered
 from minipaged.cpu.weights import ROW, largest, weigh
@@ -70,8 +70,9 @@ def attend_group(
     """Attention of a group of tokens, for the query heads that share a KV head.
 
     Args:
-        query: `[T, num_heads or more, head_dim]`; head_dim is a multiple of `PANEL`.
-        keys: `[num_blocks, block_size, num_kv_heads, head_dim]`; bfloat16 as its bits.
+        query: `[T, num_heads or more, head_dim]`, float32 or the bits of bfloat16; head_dim is a multiple of
+            `PANEL`. All arithmetic is in float32: scores rounded to bfloat16 would be off by up to 1 %.
+        keys: `[num_blocks, block_size, num_kv_heads, head_dim]`, of the same numbers.
         values: as `keys`. Nothing past a token's length is used.
         block_tables: int32 `[S, M]`.
         sequences: int32 `[T]`, each token's.
@@ -129,7 +130,7 @@ def attend_group(
             row, target = i * num_heads + h, output[members[i], first_head + h]
             share = np.float32(1) / totals[row]
             for d in range(head_dim):
-                target[d] = sums[row, d] * share
+                target[d] = kept(sums[row, d] * share, output)
 
 
 @compiled()

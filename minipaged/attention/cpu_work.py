@@ -51,13 +51,13 @@ class AttentionArguments(ctypes.Structure):
 
 @compiled()
 def _attend(pointer, like):
-    """Takes parts until none is left; `like` is an array of the cache's numbers."""
+    """Takes parts until none is left; `like` is an array of the numbers of cache, queries and output."""
     a = as_array(pointer, 1)[0]
     cache_shape = (a.num_blocks, a.block_size, a.num_kv_heads, a.head_dim)
     keys = as_array(pointer_like(a.keys, like), cache_shape)
     values = as_array(pointer_like(a.values, like), cache_shape)
-    query = as_array(pointer_to(a.query, "float32"), (a.num_tokens, a.query_stride, a.head_dim))
-    output = as_array(pointer_to(a.output, "float32"), (a.num_tokens, a.num_heads, a.head_dim))
+    query = as_array(pointer_like(a.query, like), (a.num_tokens, a.query_stride, a.head_dim))
+    output = as_array(pointer_like(a.output, like), (a.num_tokens, a.num_heads, a.head_dim))
     block_tables = as_array(pointer_to(a.block_tables, "int32"), (a.num_sequences, a.table_length))
     sequences = as_array(pointer_to(a.sequences, "int32"), (a.num_tokens,))
     lengths = as_array(pointer_to(a.lengths, "int32"), (a.num_tokens,))
@@ -77,6 +77,8 @@ def _attend(pointer, like):
             break
         group, first = part // parts_of_one, part % parts_of_one * a.heads_at_once
         members = all_members[starts[group] : starts[group + 1]]
+        if len(members) == 0:
+            continue
         if not _hold(block_tables, sequences, lengths, members, a.block_size, a.num_blocks):
             a.wrong_block = 1
             continue
@@ -116,11 +118,11 @@ def _hold(block_tables, sequences, lengths, members, block_size, num_blocks):
 
 @shared_work(AttentionArguments)
 def attend_float32(pointer):
-    """Attention with a cache of float32."""
+    """Attention in float32."""
     _attend(pointer, np.empty(0, np.float32))
 
 
 @shared_work(AttentionArguments)
 def attend_bfloat16(pointer):
-    """The same with a cache of bfloat16, as its bits."""
+    """The same in bfloat16, as its bits."""
     _attend(pointer, np.empty(0, np.uint16))

@@ -49,17 +49,17 @@ class PagedLayout:
         scale: float,
         pad_tables: PadBlockTables = pad_block_tables,
     ) -> None:
-        self._cache = cache
+        self.cache = cache
+        self.scale = scale
         self._attention = attention
         self._write_kv = write_kv
         self._slot_mapping = slot_mapping
-        self._scale = scale
         self._pad_tables = pad_tables
 
     @property
     def block_size(self) -> int:
         """Tokens in a block."""
-        return self._cache.block_size
+        return self.cache.block_size
 
     def locate(self, batch: StepBatch) -> Located:
         tables = [item.seq.block_table.ids for item in batch.items]
@@ -81,9 +81,9 @@ class PagedLayout:
         """`attend`, for a step of which this is known."""
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            kv_layer = self._cache.layers[layer]
+            kv_layer = self.cache.layers[layer]
             self._write_kv(kv_layer, key, value, metadata.slot_mapping)
-            return self._attention(query, kv_layer, metadata, self._scale)
+            return self._attention(query, kv_layer, metadata, self.scale)
 
         return attend
 

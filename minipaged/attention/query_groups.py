@@ -15,6 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from minipaged.to_device import IntArray
+
 MOST_DECODES = 8
 """Of different sequences in one group. With more, little is saved any more, and threads have fewer groups to
 share."""
@@ -63,7 +65,7 @@ def group_queries(
     sequences = np.repeat(np.arange(len(query_lens)), query_lens)  # [T]
     behind = np.repeat(np.asarray(query_starts[1:]), query_lens) - np.arange(len(sequences)) - 1  # [T]
     lengths = np.asarray(seq_lens, dtype=np.int64)[sequences] - behind  # [T]
-    members, starts, shared = _decodes(block_tables[:num_decodes])
+    members, starts, shared = group_decodes(block_tables[:num_decodes])
     for first, end in zip(query_starts[num_decodes:], query_starts[num_decodes + 1 :], strict=False):
         members.extend(range(first, end))
         for start in range(first, end, MOST_TOKENS):
@@ -75,8 +77,10 @@ def group_queries(
     )
 
 
-def _decodes(block_tables: Int32) -> tuple[list[int], list[int], list[int]]:
-    """Members, starts and shared of the sequences with one token."""
+def group_decodes(block_tables: IntArray) -> tuple[list[int], list[int], list[int]]:
+    """`members`, `starts` and `shared` of sequences with one token each; see `QueryGroups`."""
+    if len(block_tables) == 1:
+        return [0], [0, 1], [block_tables.shape[1]]
     # Tables with a common beginning are neighbours in the order of their bytes.
     rows = [row.tobytes() for row in block_tables]
     order = sorted(range(len(rows)), key=rows.__getitem__)
@@ -91,7 +95,7 @@ def _decodes(block_tables: Int32) -> tuple[list[int], list[int], list[int]]:
     return order, starts, shared
 
 
-def _num_equal(block_tables: Int32) -> int:
+def _num_equal(block_tables: IntArray) -> int:
     """With how many equal entries all rows begin."""
     equal = (block_tables == block_tables[0]).all(axis=0)  # [M]
     return len(equal) if equal.all() else int(equal.argmin())

@@ -67,6 +67,18 @@ address_of = cast(Callable[[object], int], _address_of)
 
 
 @intrinsic
+def _address_in(typing_context, pointer):
+    def generate(context, builder, signature, arguments):
+        return builder.ptrtoint(arguments[0], INT64)
+
+    return types.int64(pointer), generate
+
+
+address_in = cast(Callable[[object], int], _address_in)
+"""Where a pointer points."""
+
+
+@intrinsic
 def _call(typing_context, address):
     def generate(context, builder, signature, arguments):
         function = ir.FunctionType(ir.VoidType(), [])
@@ -78,6 +90,23 @@ def _call(typing_context, address):
 
 call = cast(Callable[[int], None], _call)
 """Calls the function at an address, which takes nothing and returns nothing."""
+
+
+@intrinsic
+def _call_with(typing_context, address, argument):
+    def generate(context, builder, signature, arguments):
+        function = ir.FunctionType(ir.VoidType(), [BYTES])
+        builder.call(
+            builder.inttoptr(arguments[0], ir.PointerType(function)),
+            [builder.inttoptr(arguments[1], BYTES)],
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+call_with = cast(Callable[[int, int], None], _call_with)
+"""Calls the function at an address with a pointer to another address; it returns nothing."""
 
 
 @intrinsic

@@ -1,6 +1,8 @@
-"""CUDA graphs: a decode step's kernels, recorded once for each batch size, and launched by one call.
+"""Decode steps that are known beforehand: recorded once for each batch size, and launched by one call.
 
-A decode step is hundreds of small kernels, and the host spends time on the launch of each, however
-short it runs. A captured step is launched as a whole. `buckets` has the batch sizes, `inputs` the
-buffers that a captured step reads, `capture` what records, and `decode_graphs` puts them together.
+A decode step is hundreds of short kernels or calls, and the host spends time on the launch of each, however
+short it runs. On a GPU, CUDA graphs launch a captured step as a whole: `buckets` has the batch sizes,
+`capture` what records, and `decode_graphs` puts them together. On a CPU, `cpu_decode` writes a step's calls
+of compiled code down, and the threads go through them by themselves. `inputs` has the buffers that both
+read, and `decode_steps` which of them an engine has.
 """

@@ -15,7 +15,7 @@ from torch import Tensor
 from minipaged.attention.paged import PagedLayout
 from minipaged.graphs.buckets import decode_buckets
 from minipaged.graphs.capture import Capture, Replay
-from minipaged.graphs.inputs import DecodeInputs, pad_rows
+from minipaged.graphs.inputs import DecodeInputs, arrays_of, pad_rows
 from minipaged.kv.size import blocks_needed
 from minipaged.model.decoder import Decoder
 from minipaged.step_batch import StepBatch
@@ -57,32 +57,15 @@ class DecodeGraphs:
         self._replays = {bucket: self._captured(bucket, capture) for bucket in reversed(self.buckets)}
 
     def bucket_of(self, batch: StepBatch) -> int | None:
-        """The rows that a step is padded to; `None` if no captured step can take its place."""
+        """The rows that a step is padded to."""
         num_rows = len(batch.items)
         if len(batch.token_ids) != num_rows or num_rows > self.buckets[-1]:
             return None  # not one token for each sequence, or too many
         return self.buckets[bisect_left(self.buckets, num_rows)]
 
     def run(self, batch: StepBatch, bucket: int, rows: IntArray) -> tuple[Tensor, Tensor]:
-        """Compute a step by a captured one.
-
-        Args:
-            batch: a decode step.
-            bucket: its `bucket_of`.
-            rows: travels to the device with the inputs.
-
-        Returns:
-            The hidden states `[bucket, hidden]`, in memory that the next step uses again, the first
-            rows those of the batch; and `rows`.
-        """
-        located = self._layout.locate(batch)
-        arrays = (
-            batch.token_ids,
-            batch.positions,
-            located.slot_mapping,
-            located.seq_lens,
-            located.block_tables,
-        )
+        """Compute a step by a captured one; see `DecodeSteps`."""
+        arrays = arrays_of(batch, self._layout.locate(batch))
         *step, rows_there = to_device([*pad_rows(arrays, bucket), rows], self._device)
         self._inputs.first(bucket).fill(step)
         self._replays[bucket]()

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from minipaged.attention.metadata import AttentionMetadata
+from minipaged.attention.paged import Located
 from minipaged.kv.block_pool import NULL_BLOCK
+from minipaged.step_batch import StepBatch
 from minipaged.to_device import IntArray
 
 NO_SLOT = -1
@@ -85,6 +87,17 @@ class DecodeInputs:
             seq_lens_list=(longest,) * num_rows,
             num_decodes=num_rows,
         )
+
+
+def arrays_of(batch: StepBatch, located: Located) -> tuple[IntArray, ...]:
+    """A decode step's arrays on the host, one for each field of `DecodeInputs`."""
+    return (
+        batch.token_ids,
+        batch.positions,
+        located.slot_mapping,
+        located.seq_lens,
+        located.block_tables,
+    )
 
 
 def pad_rows(arrays: Sequence[IntArray], num_rows: int) -> list[IntArray]:

@@ -7,7 +7,6 @@ writes is still in the caches when the next one reads it.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from minipaged.cpu.calls import Call
 from minipaged.cpu.panel import PANEL
-from minipaged.cpu.threads import barrier_address, run_on_threads
+from minipaged.cpu.threads import barrier_address
 from minipaged.model.config import ModelConfig
 from minipaged.model.cpu_layer_arguments import AfterArguments, BeforeArguments
 from minipaged.model.layer import Layer
@@ -97,19 +97,18 @@ class CpuLayer:
             down=_address(mlp.down_proj.weight),
         )
 
+    @property
+    def num_threads_of_one(self) -> int:
+        """How many threads to use for a step of one token."""
+        return product_threads(self._num_weights_after, 1)
+
     def before_attention(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         num_tokens = len(hidden)
         hidden = self._fitting(hidden, self._hidden_size)
         cos, sin = (self._fitting(each, self._head_dim // 2, num_tokens) for each in (cos, sin))
         heads = hidden.new_empty(num_tokens, sum(self._sizes), self._head_dim)
         for first in range(0, num_tokens, TOKENS_AT_ONCE):
-            arguments = type(self._before).from_buffer_copy(self._before)
-            arguments.x = self._room.x
-            arguments.hidden = _address(hidden, first)
-            arguments.cos = _address(cos, first)
-            arguments.sin = _address(sin, first)
-            arguments.heads = _address(heads, first)
-            _run(self._halves[0], arguments, num_tokens - first, self._num_weights_before)
+            self.call_before(hidden, cos, sin, heads, self._room, first=first).run()
         q, k, v = heads.split(self._sizes, dim=1)
         return q, k, v
 
@@ -119,13 +118,63 @@ class CpuLayer:
         attended = self._fitting(attended, self._sizes[0] * self._head_dim, num_tokens)
         result = torch.empty_like(hidden)  # [T, hidden]
         for first in range(0, num_tokens, TOKENS_AT_ONCE):
-            arguments = type(self._after).from_buffer_copy(self._after)
-            arguments.x, arguments.gated = self._room.x, self._room.gated
-            arguments.hidden = _address(hidden, first)
-            arguments.attended = _address(attended, first)
-            arguments.result = _address(result, first)
-            _run(self._halves[1], arguments, num_tokens - first, self._num_weights_after)
+            self.call_after(hidden, attended, result, self._room, first=first).run()
         return result
+
+    def call_before(
+        self,
+        hidden: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        heads: Tensor,
+        room: LayerRoom,
+        *,
+        first: int = 0,
+        num_threads: int | None = None,
+    ) -> Call:
+        """`before_attention` for at most `TOKENS_AT_ONCE` tokens, yet to be run.
+
+        Args:
+            hidden, cos, sin: as there, contiguous and of the layer's dtype.
+            heads: `[T, Hq + 2 * Hkv, D]`, written: queries, keys and values.
+            room: for what lies between.
+            first: the first token.
+            num_threads: to use; as many as pay if not given.
+        """
+        arguments = type(self._before).from_buffer_copy(self._before)
+        arguments.x = room.x
+        arguments.hidden = _address(hidden, first)
+        arguments.cos = _address(cos, first)
+        arguments.sin = _address(sin, first)
+        arguments.heads = _address(heads, first)
+        num_tokens = min(len(hidden) - first, TOKENS_AT_ONCE)
+        num_threads = num_threads or product_threads(self._num_weights_before, num_tokens)
+        return _shared(self._halves[0], arguments, num_tokens, num_threads)
+
+    def call_after(
+        self,
+        hidden: Tensor,
+        attended: Tensor,
+        result: Tensor,
+        room: LayerRoom,
+        *,
+        first: int = 0,
+        num_threads: int | None = None,
+    ) -> Call:
+        """`after_attention`, as `call_before`.
+
+        Args:
+            hidden, attended: as there, contiguous and of the layer's dtype.
+            result: `[T, hidden]`, written; it may be `hidden`.
+        """
+        arguments = type(self._after).from_buffer_copy(self._after)
+        arguments.x, arguments.gated = room.x, room.gated
+        arguments.hidden = _address(hidden, first)
+        arguments.attended = _address(attended, first)
+        arguments.result = _address(result, first)
+        num_tokens = min(len(hidden) - first, TOKENS_AT_ONCE)
+        num_threads = num_threads or product_threads(self._num_weights_after, num_tokens)
+        return _shared(self._halves[1], arguments, num_tokens, num_threads)
 
     @cached_property
     def _halves(self) -> tuple[SharedWork, SharedWork]:
@@ -150,15 +199,15 @@ class CpuLayer:
         return tensor.contiguous()
 
 
-def _run(work: SharedWork, arguments: ctypes.Structure, num_tokens: int, num_weights: int) -> None:
-    """Run a half over at most `TOKENS_AT_ONCE` tokens."""
-    arguments.num_tokens = num_tokens = min(num_tokens, TOKENS_AT_ONCE)
-    num_threads = product_threads(num_weights, num_tokens)
+def _shared(
+    work: SharedWork, arguments: BeforeArguments | AfterArguments, num_tokens: int, num_threads: int
+) -> Call:
+    """A half over some tokens, as a call for several threads."""
+    arguments.num_tokens = num_tokens
     arguments.num_threads = num_threads
     arguments.num_parts = parts_for(num_threads)
     arguments.barrier = barrier_address(num_threads)
-    arguments.address = ctypes.addressof(arguments)
-    run_on_threads(work, arguments, num_threads)
+    return Call(work, arguments, num_threads)
 
 
 def _address(tensor: Tensor | None, row: int = 0) -> int:

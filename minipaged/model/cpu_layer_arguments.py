@@ -12,12 +12,12 @@ def _fields(*names: str, floats: tuple[str, ...] = ()) -> tuple[tuple[str, type]
 class BeforeArguments(ctypes.Structure):
     """What comes before attention. Tensors are given by their addresses; 0 is none.
 
-    The first three are counters of parts. `address` is this structure's own, `barrier` that of the function
-    that waits for the other threads, or 0. x is room for float32 `[num_tokens, hidden_size]`.
+    The first three are counters of parts. `barrier` is the address of the function that waits for the other
+    threads, or 0. x is room for float32 `[num_tokens, hidden_size]`.
     """
 
     _fields_ = _fields(
-        *("next_part", "next_1", "next_2", "address", "barrier", "num_threads", "num_parts"),
+        *("next_part", "next_1", "next_2", "barrier", "num_threads", "num_parts"),
         *("num_tokens", "hidden_size", "num_queries", "num_kv_heads", "head_dim", "eps"),
         *("norm", "qkv", "qkv_bias", "q_norm", "k_norm", "cos", "sin", "hidden", "x", "heads"),
         floats=("eps",),
@@ -38,7 +38,6 @@ class AfterArguments(ctypes.Structure):
             "next_2",
             "next_3",
             "next_4",
-            "address",
             "barrier",
             "num_threads",
             "num_parts",

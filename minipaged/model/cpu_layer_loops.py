@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from minipaged.cpu.compiled import compiled, shared_work
-from minipaged.cpu.instructions import as_array, call, pointer_like, pointer_to
+from minipaged.cpu.instructions import address_in, as_array, call, pointer_like, pointer_to
 from minipaged.cpu.panel import PANEL
 from minipaged.model.cpu_layer_arguments import AfterArguments, BeforeArguments
 from minipaged.model.cpu_loops import share_conversion, share_norm, share_rotation
@@ -20,9 +20,9 @@ from minipaged.model.product_loops import share_gated_product, share_product
 
 
 @compiled()
-def _counter(a, index):
-    """One of the counters at the structure's beginning."""
-    return pointer_to(a.address + 8 * index, "int64")
+def _counter(pointer, index):
+    """One of the counters at a structure's beginning."""
+    return pointer_to(address_in(pointer) + 8 * index, "int64")
 
 
 @compiled()
@@ -50,12 +50,12 @@ def _before(pointer, like):
     num_heads = a.num_queries + 2 * a.num_kv_heads
     hidden = as_array(pointer_like(a.hidden, like), (a.num_tokens, a.hidden_size))
     x = as_array(pointer_to(a.x, "float32"), (a.num_tokens, a.hidden_size))
-    share_norm(_counter(a, 0), hidden, _vector(a.norm, a.hidden_size, like), a.eps, x)
+    share_norm(_counter(pointer, 0), hidden, _vector(a.norm, a.hidden_size, like), a.eps, x)
     _wait(a)
     width = num_heads * a.head_dim
     result = as_array(pointer_like(a.heads, like), (a.num_tokens, width))
     share_product(
-        _counter(a, 1),
+        _counter(pointer, 1),
         a.num_parts,
         a.num_threads,
         x,
@@ -66,7 +66,7 @@ def _before(pointer, like):
     )
     _wait(a)
     share_rotation(
-        _counter(a, 2),
+        _counter(pointer, 2),
         as_array(pointer_like(a.heads, like), (a.num_tokens, num_heads, a.head_dim)),
         a.num_queries,
         a.num_kv_heads,
@@ -87,10 +87,10 @@ def _after(pointer, like):
     is_float32 = like.itemsize == 4
     x = as_array(pointer_to(a.attended if is_float32 else a.x, "float32"), (a.num_tokens, a.attended_size))
     if not is_float32:
-        share_conversion(_counter(a, 0), attended, x)
+        share_conversion(_counter(pointer, 0), attended, x)
         _wait(a)
     share_product(
-        _counter(a, 1),
+        _counter(pointer, 1),
         a.num_parts,
         a.num_threads,
         x,
@@ -101,11 +101,11 @@ def _after(pointer, like):
     )
     _wait(a)
     x = as_array(pointer_to(a.x, "float32"), (a.num_tokens, a.hidden_size))
-    share_norm(_counter(a, 2), result, _vector(a.norm, a.hidden_size, like), a.eps, x)
+    share_norm(_counter(pointer, 2), result, _vector(a.norm, a.hidden_size, like), a.eps, x)
     _wait(a)
     gated = as_array(pointer_to(a.gated, "float32"), (a.num_tokens, a.intermediate_size))
     share_gated_product(
-        _counter(a, 3),
+        _counter(pointer, 3),
         a.num_parts,
         a.num_threads,
         x,
@@ -115,7 +115,7 @@ def _after(pointer, like):
     )
     _wait(a)
     share_product(
-        _counter(a, 4),
+        _counter(pointer, 4),
         a.num_parts,
         a.num_threads,
         gated,

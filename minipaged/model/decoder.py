@@ -85,12 +85,23 @@ class Decoder(nn.Module):
         Returns:
             [T, hidden], after the final norm.
         """
-        hidden = self.rows_of(token_ids, self.embed_tokens)  # [T, hidden]
-        cos, sin = self.rotary(positions, hidden.dtype)  # [T, 1, D / 2] each
+        hidden, cos, sin = self.enter(token_ids, positions)
         for i, layer in enumerate(self.faster_layers or self.own_layers()):
             q, k, v = layer.before_attention(hidden, cos, sin)
             hidden = layer.after_attention(hidden, attend(i, q, k, v))
         return self.norm(hidden)
+
+    def enter(self, token_ids: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What goes into the first layer.
+
+        Args:
+            token_ids, positions: as in `forward`.
+
+        Returns:
+            hidden [T, hidden], the tokens' word embeddings; cos and sin [T, 1, D / 2], of their angles.
+        """
+        hidden = self.rows_of(token_ids, self.embed_tokens)  # [T, hidden]
+        return hidden, *self.rotary(positions, hidden.dtype)
 
     def own_layers(self) -> list[Layer]:
         """The modules that hold the layers' weights."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from minipaged.attention.cpu import cpu_attention
 from minipaged.attention.reference import reference_attention
+from tests.torch_threads import torch_threads
 
 from .ragged import Heads, Span, Step, dense_attention, make_step, steps
 
@@ -104,13 +105,9 @@ def test_queries_may_be_strided() -> None:
 def test_threads_share_large_decodes(num_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the sequences fall to the threads, also if there are fewer of them than threads."""
     monkeypatch.setattr("minipaged.cpu.threads.WORTH_THREADS", 1e-3)
-    before = torch.get_num_threads()
-    torch.set_num_threads(num_threads)
-    try:
+    with torch_threads(num_threads):
         for lengths in ([40], [1, 40], [40, 1, 1], [1] * 9, [3, 1, 200, 2, 5, 17, 60]):
             check(make_step([Span(1, length) for length in lengths], SMALL, 4))
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("block", [-1, 10**6])

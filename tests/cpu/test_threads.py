@@ -8,12 +8,12 @@ import threading
 
 import numpy as np
 import pytest
-import torch
 
 from minipaged.cpu import threads
 from minipaged.cpu.compiled import shared_work
 from minipaged.cpu.instructions import as_array, pointer_to, take_part
 from minipaged.cpu.threads import run_on_threads, threads_for
+from tests.torch_threads import torch_threads
 
 
 class CountArguments(ctypes.Structure):
@@ -69,10 +69,6 @@ def test_without_openmp_one_thread_does_all(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_little_work_is_for_one_thread_and_no_work_for_more_than_torch_has() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
+    with torch_threads(3):
         assert threads_for(0.1) == 1
         assert threads_for(1e6) == 3
-    finally:
-        torch.set_num_threads(before)

@@ -16,10 +16,12 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from minipaged import EngineConfig, LLMEngine, SamplingParams, engine_assembly
+from minipaged import EngineConfig, LLMEngine, SamplingParams
 from minipaged.attention.triton_setup import prepare_triton
 from minipaged.config import EngineOptions
+from minipaged.graphs import decode_steps
 from minipaged.graphs.decode_graphs import DecodeGraphs
+from minipaged.graphs.decode_steps import make_capture
 from minipaged.kv.block_pool import NULL_BLOCK
 from minipaged.model.loader import load_model
 from minipaged.parts import Parts
@@ -66,7 +68,8 @@ def make(pair: Pair, capture: Rerun, **options: object) -> LLMEngine:
 
 
 def graphs_of(engine: LLMEngine) -> DecodeGraphs | None:
-    return engine._runner._graphs
+    steps = engine._runner._decode_steps
+    return steps if isinstance(steps, DecodeGraphs) else None
 
 
 @torch.inference_mode()
@@ -190,10 +193,10 @@ def test_on_a_gpu_decodes_are_captured(
     nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], captures: bool
 ) -> None:
     """By themselves, unless the setting or the backend says otherwise."""
-    monkeypatch.setattr(engine_assembly, "CudaGraphCapture", lambda device: Rerun())
+    monkeypatch.setattr(decode_steps, "CudaGraphCapture", lambda device: Rerun())
     monkeypatch.setattr(type(nano_gqa.model.decoder), "device", torch.device("cuda"))
     config = EngineConfig(**EngineOptions(**options))  # pyright: ignore[reportArgumentType]
-    capture = engine_assembly._make_capture(config, nano_gqa.model.decoder)
+    capture = make_capture(config, nano_gqa.model.decoder)
     assert (capture is not None) == captures
 
 

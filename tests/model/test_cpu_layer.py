@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 import torch
@@ -22,6 +20,7 @@ from minipaged.model.rope import RotaryEmbedding
 from tests.model.dense import packed_logits
 from tests.model.test_decoder import CPU, decoder_like, random_tokens
 from tests.oracle import FAMILIES, Family, config_of, make_config, make_hf_model
+from tests.torch_threads import torch_threads
 
 EPS = 2**-7
 """How far two bfloat16 may be apart that were rounded from sums in different orders."""
@@ -47,16 +46,6 @@ def inputs(config: ModelConfig, dtype: torch.dtype, num_tokens: int) -> tuple[Te
     hidden = torch.randn(num_tokens, config.hidden_size, generator=generator)
     attended = torch.randn(num_tokens, config.num_heads, config.head_dim, generator=generator)
     return hidden.to(dtype), cos, sin, attended.to(dtype)
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @settings(max_examples=40, deadline=None)
@@ -90,7 +79,7 @@ def test_the_halves(
     plain, fast = two_kinds(config, dtype)
     hidden, cos, sin, attended = inputs(config, dtype, num_tokens)
     given_hidden, given_attended = hidden.clone(), attended.clone()
-    with threads(num_threads):
+    with torch_threads(num_threads):
         heads = fast.before_attention(hidden, cos, sin)
         after = fast.after_attention(hidden, attended)
     rtol, atol = (1e-4, 1e-4) if dtype == torch.float32 else (2 * EPS, 4 * EPS)
@@ -115,7 +104,7 @@ def test_a_token_is_the_same_in_any_company_and_on_any_threads(
     together = *fast.before_attention(hidden, cos, sin), fast.after_attention(hidden, attended)
     monkeypatch.setattr(cpu_layer, "TOKENS_AT_ONCE", 40)
     monkeypatch.setattr("minipaged.cpu.threads.WORTH_THREADS", 1e-3)
-    with threads(num_threads):
+    with torch_threads(num_threads):
         for some in (slice(0, 90), slice(0, 1), slice(7, 20), slice(35, 90)):
             halves = (
                 *fast.before_attention(hidden[some], cos[some], sin[some]),
@@ -200,5 +189,5 @@ def test_engines_in_two_threads_may_share_a_model() -> None:
             for ours, theirs in zip(packed_logits(decoder, halves[i]), expected[i], strict=True)
         )
 
-    with threads(1), ThreadPoolExecutor(2) as pool:
+    with torch_threads(1), ThreadPoolExecutor(2) as pool:
         assert all(pool.map(compute, range(2)))

@@ -21,6 +21,7 @@ from minipaged.model.packed_product import (
 from tests.model.dense import packed_logits
 from tests.model.test_decoder import decoder_like, random_tokens
 from tests.oracle import FAMILIES, Family, make_config, make_hf_model
+from tests.torch_threads import torch_threads
 
 
 @settings(max_examples=60, deadline=None)
@@ -61,12 +62,8 @@ def test_any_number_of_threads(num_threads: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("minipaged.cpu.threads.WORTH_THREADS", 1e-3)
     panels, x = packed(torch.randn(5 * PANEL, 70)), torch.randn(20, 70)
     expected = packed_linear(x, panels, None)
-    before = torch.get_num_threads()
-    torch.set_num_threads(num_threads)
-    try:
+    with torch_threads(num_threads):
         assert torch.equal(packed_linear(x, panels, None), expected)
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_packing_keeps_every_weight_and_rows_finds_them() -> None:

@@ -1,0 +1,83 @@
+"""DecodeSteps: what computes decode steps in the place of the eager way, and which one an engine has."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from minipaged.attention.backend import resolve_backend
+from minipaged.attention.layout import AttentionLayout
+from minipaged.attention.paged import PagedLayout
+from minipaged.config import EngineConfig
+from minipaged.graphs.capture import Capture, CudaGraphCapture
+from minipaged.graphs.cpu_decode import CpuDecode, can_write_down
+from minipaged.graphs.decode_graphs import DecodeGraphs
+from minipaged.kv.block_table import pad_block_tables, slot_mapping
+from minipaged.model.decoder import Decoder
+from minipaged.parts import Parts
+from minipaged.step_batch import StepBatch
+from minipaged.to_device import IntArray
+
+
+class DecodeSteps(Protocol):
+    """What the runner asks first."""
+
+    def bucket_of(self, batch: StepBatch) -> int | None:
+        """The rows that a step is computed with; `None` if it has to be computed eagerly."""
+        ...
+
+    def run(self, batch: StepBatch, bucket: int, rows: IntArray) -> tuple[Tensor, Tensor]:
+        """Compute a step.
+
+        Args:
+            batch: a decode step.
+            bucket: its `bucket_of`.
+            rows: travels to the device with the inputs.
+
+        Returns:
+            The hidden states `[bucket, hidden]`, in memory that the next step may use again, the first
+            rows those of the batch; and `rows`.
+        """
+        ...
+
+
+def make_decode_steps(
+    config: EngineConfig, decoder: Decoder, layout: AttentionLayout, *, max_model_len: int
+) -> DecodeSteps | None:
+    """What an engine with these settings has; `None` if all its steps are eager."""
+    if config.enforce_eager or not isinstance(layout, PagedLayout):
+        return None
+    capture = make_capture(config, decoder)
+    if capture is not None:
+        return DecodeGraphs(
+            decoder, layout, max_num_seqs=config.max_num_seqs, max_model_len=max_model_len, capture=capture
+        )
+    if _all_ours(config, decoder) and can_write_down(decoder, layout):
+        return CpuDecode(decoder, layout, max_num_seqs=config.max_num_seqs, max_model_len=max_model_len)
+    return None
+
+
+def make_capture(config: EngineConfig, decoder: Decoder) -> Capture | None:
+    """What captures decode steps, where that is possible: on a CUDA device, with the kernels of Triton,
+    which launch the same for all steps of a size. A reader's attention may do anything."""
+    parts = config.parts or Parts()
+    if config.enforce_eager or config.kv_layout != "paged":
+        return None
+    if parts.attention is not None or parts.write_kv is not None:
+        return None
+    if resolve_backend(config.attention_backend, decoder.device) != "triton":
+        return None
+    if parts.capture is None and decoder.device.type == "cuda":
+        return CudaGraphCapture(decoder.device)
+    return parts.capture
+
+
+def _all_ours(config: EngineConfig, decoder: Decoder) -> bool:
+    """Whether a step takes the CPU's loops, and nothing of a reader's lies between them."""
+    parts = config.parts or Parts()
+    if parts.attention is not None or parts.write_kv is not None:
+        return False
+    if parts.slot_mapping is not slot_mapping or parts.pad_block_tables is not pad_block_tables:
+        return False
+    return resolve_backend(config.attention_backend, decoder.device) == "cpu"
