@@ -210,6 +210,23 @@ def test_nothing_held_out_is_refused(tmp_path: Path) -> None:
         train(tmp_path, tmp_path / "m", MICRO, Console(file=io.StringIO()))
 
 
+def test_a_corpus_that_has_grown_keeps_the_tokenizer_of_the_model(tmp_path: Path) -> None:
+    """Training goes on with token ids that mean what they meant."""
+    write_texts(tmp_path / "train.jsonl", TEXTS)
+    write_texts(tmp_path / "heldout.jsonl", TEXTS[:1])
+    train(tmp_path, tmp_path / "first", MICRO, Console(file=io.StringIO()))
+    more = [f"{text} zzyzx zzyzx zzyzx" for text in TEXTS]
+    write_texts(tmp_path / "train.jsonl", TEXTS + more)
+    assert train_tokenizer(TEXTS + more, 280).get_vocab() != train_tokenizer(TEXTS, 280).get_vocab()
+    longer = replace(MICRO, steps=MICRO.steps + 2)
+    train(tmp_path, tmp_path / "second", longer, Console(file=io.StringIO()))
+    first, second = (AutoTokenizer.from_pretrained(tmp_path / name) for name in ("first", "second"))
+    assert second.get_vocab() == first.get_vocab()
+    report = json.loads((tmp_path / "second" / "training.json").read_text())
+    assert report["stories"] == 2 * len(TEXTS)
+    assert report["lengthened_at"] == [MICRO.steps]
+
+
 def test_the_written_folder_is_a_model_with_its_card(tmp_path: Path) -> None:
     write_texts(tmp_path / "train.jsonl", TEXTS)
     write_texts(tmp_path / "heldout.jsonl", TEXTS[:1])

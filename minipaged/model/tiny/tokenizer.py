@@ -56,3 +56,10 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     # transformers 5 writes a class name of its own.
     config["tokenizer_class"] = "PreTrainedTokenizerFast"
     path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    """What `save_tokenizer` wrote."""
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast.from_pretrained(folder)

@@ -2,9 +2,9 @@
 
     python -m minipaged.model.tiny.train CORPUS FOLDER
 
-CORPUS holds `train.jsonl` and `heldout.jsonl` (from `clean.py`); checkpoints go there as well, and an
-interrupted training goes on from the last one. FOLDER receives the model in Hugging Face's form, and
-`training.json`: the settings, and the losses that they reached.
+CORPUS holds `train.jsonl` and `heldout.jsonl` (from `clean.py`); checkpoints and the tokenizer go there as
+well, and an interrupted training goes on from the last one, also when the corpus has grown since. FOLDER
+receives the model in Hugging Face's form, and `training.json`: the settings, and the losses that they reached.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rich.progress import (
 from minipaged.errors import ConfigError
 from minipaged.model.tiny.clean import read_texts
 from minipaged.model.tiny.renaming import renamed
-from minipaged.model.tiny.tokenizer import save_tokenizer, train_tokenizer
+from minipaged.model.tiny.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 from minipaged.model.tiny.training import Settings, Training, held_out_loss
 
 if TYPE_CHECKING:
@@ -49,6 +49,13 @@ def tokenise(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[
     return [[*encoding.ids, end] for encoding in tokenizer.backend_tokenizer.encode_batch(texts)]
 
 
+def _tokenizer_of(folder: Path, texts: list[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """The tokenizer that training began with, or a new one: a model knows its own tokens alone."""
+    if not folder.exists():
+        save_tokenizer(train_tokenizer(texts, vocab_size), folder)
+    return load_tokenizer(folder)
+
+
 def train(corpus: Path, folder: Path, settings: Settings, console: Console) -> None:
     """Train, or finish a training that was interrupted, and write the model.
 
@@ -56,7 +63,7 @@ def train(corpus: Path, folder: Path, settings: Settings, console: Console) -> N
         ConfigError: nothing held out, or a checkpoint of a run with other settings.
     """
     texts, held_out_texts = read_texts(corpus / "train.jsonl"), read_texts(corpus / "heldout.jsonl")
-    tokenizer = train_tokenizer(texts, settings.vocab_size)
+    tokenizer = _tokenizer_of(corpus / "tokenizer", texts, settings.vocab_size)
     documents, held_out = tokenise(tokenizer, texts), tokenise(tokenizer, held_out_texts)
     if not held_out:
         raise ConfigError(f"{corpus / 'heldout.jsonl'} holds no stories: write a longer corpus")
