@@ -4,7 +4,7 @@
 
 CORPUS holds `train.jsonl` and `heldout.jsonl` (from `clean.py`); checkpoints and the tokenizer go there as
 well, and an interrupted training goes on from the last one, also when the corpus has grown since. FOLDER
-receives the model in Hugging Face's form, and `training.json`: the settings, and the losses that they reached.
+receives the model in Hugging Face's form, and `training.json`: the settings, and the losses reached.
 """
 
 from __future__ import annotations
