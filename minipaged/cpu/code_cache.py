@@ -8,6 +8,7 @@ contents of all sources that are compiled.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import threading
@@ -24,6 +25,8 @@ COMPILED = ("cpu", "model", "attention")
 
 ROOM_BYTES = 64 * 1024**2
 """What has to be free on a disk: numba does not expect that it cannot write what it has compiled."""
+
+logger = logging.getLogger(__name__)
 
 _ONE_AT_A_TIME = threading.RLock()
 
@@ -48,19 +51,30 @@ def own_cache() -> Iterator[bool]:
 
 @cache
 def cache_folder() -> Path | None:
-    """Beside the sources, or in the user's cache folder; `None` if neither can be written, or is full."""
+    """Beside the sources, or in the user's cache folder; `None` if neither can be written, or is full.
+
+    Says so where there is nothing kept: compiling takes long enough to wonder about.
+    """
     name = f"compiled-{sources_hash()}"
     beside = PACKAGE / "__pycache__"
     for of_other_sources in set(beside.glob("compiled-*")) - {beside / name}:
         shutil.rmtree(of_other_sources, ignore_errors=True)
     for parent in (beside, *_users_cache()):
+        is_new = not (parent / name).exists()
         try:
             (parent / name).mkdir(parents=True, exist_ok=True)
             roomy = shutil.disk_usage(parent / name).free >= ROOM_BYTES
         except OSError:
             continue
         if roomy and os.access(parent / name, os.W_OK):
+            if is_new:
+                logger.warning("compiling loops for this processor: half a minute or so, the first time only")
             return parent / name
+    logger.warning(
+        "compiling loops for this processor, half a minute or so, in every process: neither %s nor the "
+        "user's cache folder can be written, or their disks are full. Set XDG_CACHE_HOME to one that can.",
+        beside,
+    )
     return None
 
 

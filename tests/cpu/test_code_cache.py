@@ -60,10 +60,23 @@ def test_where_the_package_cannot_be_written(package: Path, tmp_path: Path) -> N
     assert folder.parent == tmp_path / "users" / "minipaged"
 
 
-def test_where_nothing_can_be_written(package: Path, tmp_path: Path) -> None:
+def test_the_first_time_is_announced(package: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        cache_folder.cache_clear()
+        cache_folder()
+    (record,) = caplog.records
+    assert "the first time only" in record.message
+
+
+def test_where_nothing_can_be_written(
+    package: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (package / "__pycache__").write_text("no folder")
     (tmp_path / "users").write_text("no folder")
     assert cache_folder() is None
+    (record,) = caplog.records
+    assert "in every process" in record.message
+    assert str(package / "__pycache__") in record.message
     with own_cache() as usable:
         assert not usable
 
