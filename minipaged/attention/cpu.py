@@ -17,6 +17,9 @@ from minipaged.cpu.calls import Call
 from minipaged.cpu.panel import PANEL
 from minipaged.cpu.threads import threads_for
 
+KINDS = (torch.float32, torch.bfloat16)
+"""Of numbers in the cache."""
+
 ATTENDING = 1.5e-3
 """About how many microseconds it takes to read one number of the keys, one of the values, and to use both."""
 
@@ -28,7 +31,8 @@ def cpu_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, 
         IndexError: a block table is too short, or holds a block that the cache does not have; or the
             metadata is of another step.
     """
-    if not _can_read(query, kv_layer) or metadata.block_tables.dtype != torch.int32:
+    fits = can_attend(query.shape[1], query.shape[2], query.dtype, kv_layer)
+    if not fits or metadata.block_tables.dtype != torch.int32:
         return reference_attention(query, kv_layer, metadata, scale)
     num_tokens, num_heads, head_dim = query.shape
     block_tables, starts = metadata.block_tables.contiguous(), metadata.query_start_list
@@ -41,17 +45,8 @@ def cpu_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, 
     groups = metadata.query_groups
     rows = _rows_of_heads(query)
     output = query.new_empty(num_tokens, num_heads, head_dim)
-    num_threads = threads_for(ATTENDING * groups.num_pairs * kv_layer.shape[3] * head_dim)
-    call = call_attention(
-        rows,
-        kv_layer,
-        block_tables,
-        groups,
-        scale,
-        output,
-        fewest_groups=len(groups.shared),
-        num_threads=num_threads,
-    )
+    num_threads = threads_for(ATTENDING * metadata.num_pairs * kv_layer.shape[3] * head_dim)
+    call = call_attention(rows, kv_layer, block_tables, groups, scale, output, num_threads=num_threads)
     call.run()
     check_attended(call.arguments)
     return output
@@ -77,10 +72,10 @@ def call_attention(
     scale: float,
     output: Tensor,
     *,
-    fewest_groups: int,
     num_threads: int,
 ) -> Call:
     """`cpu_attention`, yet to be run. What belongs to a wrong block table is skipped: see `check_attended`.
+    The call keeps no tensor alive that it is given.
 
     Args:
         query: `[T, num_heads, head_dim]`, each token's heads adjoining, and whole heads between tokens.
@@ -89,7 +84,6 @@ def call_attention(
         groups: the step's tokens. A group may be empty.
         scale: multiplies the scores.
         output: as `query`, contiguous; written.
-        fewest_groups: that have members.
         num_threads: to use.
     """
     # Here, so that nobody waits for numba who does not attend on a CPU.
@@ -104,8 +98,7 @@ def call_attention(
         num_tokens=num_tokens,
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
-        # A token's heads lie side by side: one thread should read them all, if the others have enough to do.
-        heads_at_once=num_kv_heads if num_threads == 1 or fewest_groups >= 2 * num_threads else 1,
+        num_threads=num_threads,
         head_dim=head_dim,
         query=query.data_ptr(),
         query_stride=query.stride(0) // head_dim,
@@ -130,12 +123,11 @@ def call_attention(
     )
 
 
-def _can_read(query: Tensor, kv_layer: Tensor) -> bool:
-    """Whether the loops are made for such a cache."""
-    num_kv_heads, head_dim = kv_layer.shape[3:]
-    fits = head_dim % PANEL == 0 and query.shape[2] == head_dim and query.shape[1] % num_kv_heads == 0
-    fits = fits and query.dtype == kv_layer.dtype
-    return fits and kv_layer.dtype in (torch.float32, torch.bfloat16) and kv_layer.is_contiguous()
+def can_attend(num_heads: int, head_dim: int, dtype: torch.dtype, kv_layer: Tensor) -> bool:
+    """Whether the loops are made for such queries and such a cache."""
+    num_kv_heads, cached_dim = kv_layer.shape[3:]
+    fits = head_dim % PANEL == 0 and head_dim == cached_dim and num_heads % num_kv_heads == 0
+    return fits and dtype == kv_layer.dtype and dtype in KINDS and kv_layer.is_contiguous()
 
 
 def _rows_of_heads(query: Tensor) -> Tensor:

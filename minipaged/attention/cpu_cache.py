@@ -25,10 +25,8 @@ def cpu_write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Ten
     token_bytes = num_heads * head_dim * key.element_size()
     same = key.shape == value.shape == (len(slot_mapping), *kv_layer.shape[3:])
     same = same and key.dtype == value.dtype == kv_layer.dtype and slot_mapping.dtype == torch.int64
-    if not (same and _adjoining(key) and _adjoining(value)) or token_bytes % 4:
-        cache.write_kv(kv_layer, key, value, slot_mapping)
-        return
-    if not (kv_layer.is_contiguous() and slot_mapping.is_contiguous()):
+    adjoining = _adjoining(key) and _adjoining(value) and token_bytes % 4 == 0
+    if not (same and adjoining and kv_layer.is_contiguous() and slot_mapping.is_contiguous()):
         cache.write_kv(kv_layer, key, value, slot_mapping)
         return
     call = call_write_kv(kv_layer, key, value, slot_mapping)
@@ -51,7 +49,8 @@ def check_written(arguments: ctypes.Structure, slot_mapping: Tensor) -> None:
 def call_write_kv(
     kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor, *, num_threads: int | None = None
 ) -> Call:
-    """`cpu_write_kv`, yet to be run. A wrong slot is skipped: see `check_written`.
+    """`cpu_write_kv`, yet to be run. A wrong slot is skipped: see `check_written`. The call keeps no tensor
+    alive that it is given.
 
     Args:
         kv_layer, slot_mapping: contiguous.

@@ -17,7 +17,7 @@ from minipaged.cpu.instructions import as_array, pointer_like, pointer_to, take_
 class AttentionArguments(ctypes.Structure):
     """A step's queries; see `attend_group` and `QueryGroups` for the shapes.
 
-    A part is `heads_at_once` KV heads of one group. `query_stride` is in heads, from one token to the next.
+    A part is one or all KV heads of one group. `query_stride` is in heads, from one token to the next.
     `wrong_block` becomes 1 where a block table is too short, or holds what is no block.
     """
 
@@ -27,7 +27,7 @@ class AttentionArguments(ctypes.Structure):
         ("num_tokens", ctypes.c_int64),
         ("num_heads", ctypes.c_int64),
         ("num_kv_heads", ctypes.c_int64),
-        ("heads_at_once", ctypes.c_int64),
+        ("num_threads", ctypes.c_int64),
         ("head_dim", ctypes.c_int64),
         ("query", ctypes.c_int64),
         ("query_stride", ctypes.c_int64),
@@ -64,25 +64,30 @@ def _attend(pointer, like):
     all_members = as_array(pointer_to(a.members, "int32"), (a.num_tokens,))
     starts = as_array(pointer_to(a.starts, "int32"), (a.num_groups + 1,))
     shared = as_array(pointer_to(a.shared, "int32"), (a.num_groups,))
-    most_members = 0
+    most_members = num_filled = 0
     for group in range(a.num_groups):
-        most_members = max(most_members, starts[group + 1] - starts[group])
+        num_members = starts[group + 1] - starts[group]
+        most_members = max(most_members, num_members)
+        num_filled += num_members > 0
+    # A token's heads lie side by side: one thread should read them all, if the others have enough to do.
+    whole = a.num_threads == 1 or num_filled >= 2 * a.num_threads
+    heads_at_once = a.num_kv_heads if whole else 1
     num_rows = most_members * (a.num_heads // a.num_kv_heads)
     buffer = np.empty(room_size(num_rows, a.head_dim), np.float32)
     room = room_for(num_rows, a.head_dim, buffer)
-    parts_of_one = a.num_kv_heads // a.heads_at_once
+    parts_of_one = a.num_kv_heads // heads_at_once
     while True:
         part = take_part(pointer)
         if part >= a.num_groups * parts_of_one:
             break
-        group, first = part // parts_of_one, part % parts_of_one * a.heads_at_once
+        group, first = part // parts_of_one, part % parts_of_one * heads_at_once
         members = all_members[starts[group] : starts[group + 1]]
         if len(members) == 0:
             continue
         if not _hold(block_tables, sequences, lengths, members, a.block_size, a.num_blocks):
             a.wrong_block = 1
             continue
-        for kv_head in range(first, first + a.heads_at_once):
+        for kv_head in range(first, first + heads_at_once):
             attend_group(
                 query,
                 keys,

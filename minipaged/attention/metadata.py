@@ -43,6 +43,11 @@ class AttentionMetadata:
             self.block_tables.numpy(), self.query_start_list, self.seq_lens_list, self.num_decodes
         )
 
+    @cached_property
+    def num_pairs(self) -> int:
+        """How many there are of a token and one that it looks at: attention's work. For the CPU."""
+        return int(self.query_groups.lengths.sum())
+
 
 class AttentionFn(Protocol):
     """What every attention backend is: a function of this shape."""

@@ -36,7 +36,6 @@ class QueryGroups(NamedTuple):
         members: `[T]`, the tokens, those of a group side by side.
         starts: `[G + 1]`, where each group's members begin, and their end.
         shared: `[G]`, with how many equal entries the block tables of a group begin.
-        num_pairs: of a token and one that it looks at.
     """
 
     sequences: Tensor
@@ -44,7 +43,6 @@ class QueryGroups(NamedTuple):
     members: Tensor
     starts: Tensor
     shared: Tensor
-    num_pairs: int
 
 
 def group_queries(
@@ -72,8 +70,10 @@ def group_queries(
             starts.append(min(start + MOST_TOKENS, end))
             shared.append(block_tables.shape[1])
     return QueryGroups(
-        *(torch.tensor(each, dtype=torch.int32) for each in (sequences, lengths, members, starts, shared)),
-        num_pairs=int(lengths.sum()),
+        *(
+            torch.tensor(each, dtype=torch.int32, device="cpu")
+            for each in (sequences, lengths, members, starts, shared)
+        )
     )
 
 

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 class Call(NamedTuple):
     """Work, and what it is given.
 
+    The arguments hold addresses and no tensors: whoever makes a call keeps alive all that it was made from,
+    until it has run for the last time.
+
     Attributes:
         work: compiled.
-        arguments: the structure that it was compiled for.
-        num_threads: that it expects.
+        arguments: the structure that it was compiled for; whole int64s in size.
+        num_threads: to run it on; the arguments were made for so many.
     """
 
     work: SharedWork
@@ -58,7 +61,7 @@ class CallSequence:
     def __init__(self, calls: Sequence[Call]) -> None:
         from minipaged.cpu.call_loops import run_calls  # imports numba
 
-        given = [_padded(call.arguments) for call in calls]
+        given = [bytes(call.arguments) for call in calls]
         self._given = b"".join(given)
         self._in_use = (ctypes.c_int64 * (len(self._given) // 8))()
         beginning = ctypes.addressof(self._in_use)
@@ -84,12 +87,3 @@ class CallSequence:
         # What the calls count in their arguments begins anew each time.
         ctypes.memmove(self._in_use, self._given, len(self._given))
         self._whole.run()
-
-
-LINE = 64
-"""Bytes of a cache line: the counters of two calls are not in the same one."""
-
-
-def _padded(arguments: ctypes.Structure) -> bytes:
-    """A structure's bytes, in whole cache lines."""
-    return bytes(arguments).ljust(-(-ctypes.sizeof(arguments) // LINE) * LINE, b"\0")

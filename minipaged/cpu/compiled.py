@@ -45,8 +45,8 @@ def compiled(fastmath: set[str] | bool = False) -> Callable[[Function], Function
 class SharedWork:
     """A compiled function that several threads call at once; see `threads.run_on_threads`.
 
-    It is compiled, or loaded from the cache, when it is first called: a process computes in one dtype, and
-    need not wait for the other's loops.
+    It is compiled, or loaded from the cache, when its address is first asked for: a process computes in one
+    dtype, and need not wait for the other's loops.
     """
 
     def __init__(self, function: Callable[..., None], arguments: type[ctypes.Structure]) -> None:
@@ -65,7 +65,7 @@ class SharedWork:
         return self._code.address
 
     @property
-    def ctypes(self) -> Callable[[int], None]:
+    def call(self) -> Callable[[int], None]:
         """What Python calls, with the address of the arguments."""
         return self._code.ctypes
 
@@ -81,10 +81,11 @@ class MachineCode(Protocol):
 
 
 def shared_work(arguments: type[ctypes.Structure]) -> Callable[[Callable[..., None]], SharedWork]:
-    """Makes a function one for many threads: `numba.cfunc`, kept as `compiled` does.
+    """Compiles a function that several threads call at once, by `numba.cfunc`; kept as `compiled` keeps its.
 
-    It works on addresses, so its caller checks shapes and dtypes. It cannot raise: what it finds wrong it
-    writes into a field of its arguments.
+    It works on addresses, so its caller checks shapes and dtypes. It must not raise: numba would print the
+    exception and return, and the other threads would wait at the next barrier for ever. (Nothing but an
+    allocation can fail.) What it finds wrong it writes into a field of its arguments.
 
     Args:
         arguments: what the function is given a pointer to. Its first field is an int64, `next_part`, from

@@ -106,7 +106,7 @@ def _call_with(typing_context, address, argument):
 
 
 call_with = cast(Callable[[int, int], None], _call_with)
-"""Calls the function at an address with a pointer to another address; it returns nothing."""
+"""Calls the function at the first address; its one argument is a pointer, the second. It returns nothing."""
 
 
 @intrinsic

@@ -13,12 +13,9 @@ import ctypes
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 import torch
-
-if TYPE_CHECKING:
-    from minipaged.cpu.compiled import MachineCode
 
 WORTH_THREADS = 5.0
 """Microseconds of work that are worth more than one thread. With less, starting the others takes longer."""
@@ -35,21 +32,35 @@ def threads_for(microseconds: float) -> int:
     return torch.get_num_threads() if microseconds > WORTH_THREADS else 1
 
 
-def run_on_threads(work: MachineCode, arguments: ctypes.Structure, num_threads: int) -> None:
+class Work(Protocol):
+    """What several threads call at once: see `compiled.SharedWork`."""
+
+    @property
+    def address(self) -> int:
+        """Of its machine code."""
+        ...
+
+    @property
+    def call(self) -> Callable[[int], None]:
+        """What Python calls, with the address of the arguments."""
+        ...
+
+
+def run_on_threads(work: Work, arguments: ctypes.Structure, num_threads: int) -> None:
     """Calls `work` on several threads at once, all with the same arguments, and waits for them.
 
     How many threads there are in the end is OpenMP's decision. So `work` takes the numbers of its parts
     from a common counter (`instructions.take_part`) until none is left.
 
     Args:
-        work: compiled by `shared_work`.
-        arguments: the structure that it was compiled for; `next_part` is 0.
+        work: made by `shared_work`.
+        arguments: the structure that it was compiled for; its counters are 0.
         num_threads: at least 1, the calling thread included.
     """
     address = ctypes.addressof(arguments)
     run_parallel = torchs_threads() if num_threads > 1 else None
     if run_parallel is None:
-        work.ctypes(address)
+        work.call(address)
     else:
         run_parallel(work.address, address, num_threads, 0)
 
@@ -62,7 +73,8 @@ def barrier_address(num_threads: int) -> int:
 @cache
 def _barrier() -> int:
     function = _openmp("GOMP_barrier")
-    return ctypes.cast(function, ctypes.c_void_p).value or 0 if function is not None else 0
+    address = None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+    return address or 0
 
 
 @cache

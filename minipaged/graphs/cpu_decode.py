@@ -7,20 +7,19 @@ sequences are written down once, and made in one go from then on.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from minipaged.attention.cpu import call_attention, check_attended
+from minipaged.attention.cpu import call_attention, can_attend, check_attended
 from minipaged.attention.cpu_cache import call_write_kv, check_written
 from minipaged.attention.paged import PagedLayout
-from minipaged.attention.query_groups import MOST_DECODES, QueryGroups, group_decodes
+from minipaged.attention.query_groups import QueryGroups, group_decodes
 from minipaged.cpu.calls import Call, CallSequence
-from minipaged.cpu.panel import PANEL
 from minipaged.graphs.inputs import DecodeInputs, arrays_of
 from minipaged.kv.size import blocks_needed
-from minipaged.model.cpu_layer import TOKENS_AT_ONCE, CpuLayer, LayerRoom
+from minipaged.model.cpu_layer import TOKENS_AT_ONCE, CpuLayer
 from minipaged.model.decoder import Decoder
+from minipaged.model.layer_room import LayerRoom
 from minipaged.step_batch import StepBatch
 from minipaged.to_device import IntArray
 
@@ -30,10 +29,16 @@ MOST_ROWS = TOKENS_AT_ONCE
 
 def can_write_down(decoder: Decoder, layout: PagedLayout) -> bool:
     """Whether a decoder's steps are calls of compiled code alone."""
-    layers = decoder.faster_layers
-    in_rows = all(layer.is_contiguous() for layer in layout.cache.layers)
-    fits = decoder.config.head_dim % PANEL == 0 and decoder.dtype == layout.cache.layers[0].dtype
-    return fits and in_rows and len(layers) > 0 and all(isinstance(each, CpuLayer) for each in layers)
+    layers, config = decoder.faster_layers, decoder.config
+    compiled = len(layers) > 0 and all(isinstance(each, CpuLayer) for each in layers)
+    return compiled and all(
+        can_attend(config.num_heads, config.head_dim, decoder.dtype, kv_layer)
+        for kv_layer in layout.cache.layers
+    )
+
+
+BEFORE, WRITE, ATTEND, AFTER = range(4)
+"""A layer's calls, in their order."""
 
 
 class CpuDecode:
@@ -51,23 +56,23 @@ class CpuDecode:
     ) -> None:
         self._decoder = decoder
         self._layout = layout
-        self._most_rows = min(max_num_seqs, MOST_ROWS)
-        config, rows = decoder.config, self._most_rows
-        max_blocks = blocks_needed(max_model_len, layout.block_size)
-        self._inputs = DecodeInputs.of_padding(rows, max_blocks, decoder.device)
-        num_heads = config.num_heads, config.num_kv_heads, config.num_kv_heads
-        self._num_heads = num_heads
+        self._most_rows = rows = min(max_num_seqs, MOST_ROWS)
+        config = decoder.config
+        self._inputs = DecodeInputs.of_padding(
+            rows, blocks_needed(max_model_len, layout.block_size), decoder.device
+        )
+        self._heads_of_qkv = config.num_heads, config.num_kv_heads, config.num_kv_heads
         empty = decoder.embed_tokens.new_empty
         self._hidden = empty(rows, config.hidden_size)  # [B, hidden]
         self._cos = empty(rows, 1, config.head_dim // 2)  # [B, 1, D / 2]
         self._sin = torch.empty_like(self._cos)  # [B, 1, D / 2]
-        self._heads = empty(rows, sum(num_heads), config.head_dim)  # [B, Hq + 2 * Hkv, D]
+        self._heads = empty(rows, sum(self._heads_of_qkv), config.head_dim)  # [B, Hq + 2 * Hkv, D]
         self._attended = empty(rows, config.num_heads, config.head_dim)  # [B, Hq, D]
-        self._room = LayerRoom(config)
-        self._sequences = torch.arange(rows, dtype=torch.int32)  # [B]
-        self._members = np.zeros(rows, dtype=np.int32)
-        self._starts = np.zeros(rows + 1, dtype=np.int32)
-        self._shared = np.zeros(rows, dtype=np.int32)
+        self._room = LayerRoom(config, rows)
+        rows_of_groups = torch.zeros(3, rows + 1, dtype=torch.int32, device="cpu")  # [3, B + 1]
+        self._groups = QueryGroups(
+            torch.arange(rows, dtype=torch.int32, device="cpu"), self._inputs.seq_lens, *rows_of_groups
+        )
         self._written_down: dict[tuple[int, int], CallSequence] = {}
 
     def bucket_of(self, batch: StepBatch) -> int | None:
@@ -77,10 +82,10 @@ class CpuDecode:
 
     def run(self, batch: StepBatch, bucket: int, rows: IntArray) -> tuple[Tensor, Tensor]:
         """Compute a step; see `DecodeSteps`."""
-        arrays = arrays_of(batch, self._layout.locate(batch))
+        located = self._layout.locate(batch)
         inputs = self._inputs.first(bucket)
-        inputs.fill([torch.from_numpy(each) for each in arrays])
-        self._group(arrays[-1])
+        inputs.fill([torch.from_numpy(each) for each in arrays_of(batch, located)])
+        self._group(located.block_tables)
         entering = self._decoder.enter(inputs.token_ids, inputs.positions)
         for kept, given in zip((self._hidden, self._cos, self._sin), entering, strict=True):
             kept[:bucket].copy_(given)
@@ -90,19 +95,17 @@ class CpuDecode:
             self._written_down[key] = CallSequence(self._calls(bucket))
         calls = self._written_down[key]
         calls.run()
-        # All layers have the same slots and tables.
-        _, write, attend, *_ = calls.arguments
-        check_written(write, inputs.slot_mapping)
-        check_attended(attend)
+        # All layers have the same slots and tables: the first layer's calls tell.
+        check_written(calls.arguments[WRITE], inputs.slot_mapping)
+        check_attended(calls.arguments[ATTEND])
         return self._decoder.norm(self._hidden[:bucket]), torch.from_numpy(rows)
 
     def _group(self, block_tables: IntArray) -> None:
         """Which sequences read the same blocks; behind their groups come empty ones."""
         members, starts, shared = group_decodes(block_tables)
-        self._members[: len(members)] = members
-        self._starts[: len(starts)] = starts
-        self._starts[len(starts) :] = len(members)
-        self._shared[: len(shared)] = shared
+        starts += [len(members)] * (len(members) - len(shared))
+        for kept, given in zip(self._groups[2:], (members, starts, shared), strict=True):
+            kept[: len(given)].copy_(torch.tensor(given, dtype=torch.int32, device="cpu"))
 
     def _calls(self, num_rows: int) -> list[Call]:
         """All layers over the first rows of what this keeps."""
@@ -110,32 +113,20 @@ class CpuDecode:
         hidden, cos, sin, heads, attended = (
             kept[:num_rows] for kept in (self._hidden, self._cos, self._sin, self._heads, self._attended)
         )
-        q, k, v = heads.split(self._num_heads, dim=1)
-        groups = QueryGroups(
-            sequences=self._sequences,
-            lengths=inputs.seq_lens,
-            members=torch.from_numpy(self._members),
-            starts=torch.from_numpy(self._starts),
-            shared=torch.from_numpy(self._shared)[:num_rows],
-            num_pairs=0,
-        )
+        q, k, v = heads.split(self._heads_of_qkv, dim=1)
+        starts = self._groups.starts[: num_rows + 1]
+        groups = QueryGroups(*(each[:num_rows] for each in self._groups))._replace(starts=starts)
         calls: list[Call] = []
         for layer, kv_layer in zip(self._decoder.faster_layers, self._layout.cache.layers, strict=True):
             assert isinstance(layer, CpuLayer)
-            num_threads = layer.num_threads_of_one
-            calls += (
-                layer.call_before(hidden, cos, sin, heads, self._room, num_threads=num_threads),
-                call_write_kv(kv_layer, k, v, inputs.slot_mapping, num_threads=num_threads),
-                call_attention(
-                    q,
-                    kv_layer,
-                    inputs.block_tables,
-                    groups,
-                    self._layout.scale,
-                    attended,
-                    fewest_groups=-(-num_rows // MOST_DECODES),
-                    num_threads=num_threads,
+            threads, tables = layer.threads_for_decodes, inputs.block_tables
+            of_layer = {
+                BEFORE: layer.call_before(hidden, cos, sin, heads, self._room, num_threads=threads),
+                WRITE: call_write_kv(kv_layer, k, v, inputs.slot_mapping, num_threads=threads),
+                ATTEND: call_attention(
+                    q, kv_layer, tables, groups, self._layout.scale, attended, num_threads=threads
                 ),
-                layer.call_after(hidden, attended, hidden, self._room, num_threads=num_threads),
-            )
+                AFTER: layer.call_after(hidden, attended, hidden, self._room, num_threads=threads),
+            }
+            calls += [of_layer[each] for each in range(len(of_layer))]
         return calls

@@ -33,7 +33,8 @@ class DecodeSteps(Protocol):
         Args:
             batch: a decode step.
             bucket: its `bucket_of`.
-            rows: travels to the device with the inputs.
+            rows: int64 `[R]`, which rows of the result the caller will read. They travel to the device with
+                the inputs.
 
         Returns:
             The hidden states `[bucket, hidden]`, in memory that the next step may use again, the first
@@ -46,38 +47,43 @@ def make_decode_steps(
     config: EngineConfig, decoder: Decoder, layout: AttentionLayout, *, max_model_len: int
 ) -> DecodeSteps | None:
     """What an engine with these settings has; `None` if all its steps are eager."""
-    if config.enforce_eager or not isinstance(layout, PagedLayout):
+    if not isinstance(layout, PagedLayout):
         return None
     capture = make_capture(config, decoder)
     if capture is not None:
         return DecodeGraphs(
             decoder, layout, max_num_seqs=config.max_num_seqs, max_model_len=max_model_len, capture=capture
         )
-    if _all_ours(config, decoder) and can_write_down(decoder, layout):
+    if _may_be_written_down(config, decoder) and can_write_down(decoder, layout):
         return CpuDecode(decoder, layout, max_num_seqs=config.max_num_seqs, max_model_len=max_model_len)
     return None
 
 
 def make_capture(config: EngineConfig, decoder: Decoder) -> Capture | None:
     """What captures decode steps, where that is possible: on a CUDA device, with the kernels of Triton,
-    which launch the same for all steps of a size. A reader's attention may do anything."""
-    parts = config.parts or Parts()
-    if config.enforce_eager or config.kv_layout != "paged":
+    which launch the same for all steps of a size."""
+    if not _may_be_recorded(config) or resolve_backend(config.attention_backend, decoder.device) != "triton":
         return None
-    if parts.attention is not None or parts.write_kv is not None:
-        return None
-    if resolve_backend(config.attention_backend, decoder.device) != "triton":
-        return None
-    if parts.capture is None and decoder.device.type == "cuda":
+    capture = (config.parts or Parts()).capture
+    if capture is None and decoder.device.type == "cuda":
         return CudaGraphCapture(decoder.device)
-    return parts.capture
+    return capture
 
 
-def _all_ours(config: EngineConfig, decoder: Decoder) -> bool:
-    """Whether a step takes the CPU's loops, and nothing of a reader's lies between them."""
+def _may_be_written_down(config: EngineConfig, decoder: Decoder) -> bool:
+    """Whether a step takes the CPU's loops. What a reader's parts give for block tables and slots may have
+    any shape: it goes where its mistakes show, to an eager step."""
     parts = config.parts or Parts()
-    if parts.attention is not None or parts.write_kv is not None:
-        return False
-    if parts.slot_mapping is not slot_mapping or parts.pad_block_tables is not pad_block_tables:
-        return False
-    return resolve_backend(config.attention_backend, decoder.device) == "cpu"
+    ours = parts.slot_mapping is slot_mapping and parts.pad_block_tables is pad_block_tables
+    return (
+        ours
+        and _may_be_recorded(config)
+        and resolve_backend(config.attention_backend, decoder.device) == "cpu"
+    )
+
+
+def _may_be_recorded(config: EngineConfig) -> bool:
+    """A reader's attention may do anything in each step."""
+    parts = config.parts or Parts()
+    ours = parts.attention is None and parts.write_kv is None
+    return ours and config.kv_layout == "paged" and not config.enforce_eager

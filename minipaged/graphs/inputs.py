@@ -1,4 +1,4 @@
-"""DecodeInputs: what a captured decode step reads, always at the same addresses."""
+"""DecodeInputs: what a recorded decode step reads, on a GPU or a CPU, always at the same addresses."""
 
 from __future__ import annotations
 

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from minipaged.model.cpu_layer import CpuLayer, LayerRoom, can_compile
+from minipaged.model.cpu_layer import TOKENS_AT_ONCE, CpuLayer, can_compile
 from minipaged.model.decoder import Decoder
+from minipaged.model.layer_room import RoomOfThread
 from minipaged.model.leaves import Linear
 from minipaged.model.linear_products import TRIAL_BYTES, ProductChoice, choose_product, packing_pays
 from minipaged.model.packed_product import can_pack, is_packed, packed, packed_linear, packed_rows
@@ -35,7 +36,7 @@ def use_cpu_kernels(decoder: Decoder) -> None:
     decoder.rows_of = cpu_rows
     layers = decoder.own_layers()
     if all(can_compile(layer, decoder.config) for layer in layers):
-        room = LayerRoom(decoder.config)
+        room = RoomOfThread(decoder.config, TOKENS_AT_ONCE)
         decoder.faster_layers = [CpuLayer(layer, decoder.config, room) for layer in layers]
 
 

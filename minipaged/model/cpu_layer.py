@@ -7,7 +7,6 @@ writes is still in the caches when the next one reads it.
 
 from __future__ import annotations
 
-import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from minipaged.cpu.threads import barrier_address
 from minipaged.model.config import ModelConfig
 from minipaged.model.cpu_layer_arguments import AfterArguments, BeforeArguments
 from minipaged.model.layer import Layer
+from minipaged.model.layer_room import LayerRoom, RoomOfThread
 from minipaged.model.packed_product import is_packed, parts_for, product_threads
 
 if TYPE_CHECKING:
@@ -36,36 +36,20 @@ def can_compile(layer: Layer, config: ModelConfig) -> bool:
     return all(is_packed(each.weight) for each in matrices) and config.intermediate_size % PANEL == 0
 
 
-class LayerRoom(threading.local):
-    """What the layers of one decoder write between their operations: room of its own for each Python thread,
-    since several engines may compute with one decoder at once.
-
-    Args:
-        config: the model's shape.
-    """
-
-    def __init__(self, config: ModelConfig) -> None:
-        width = max(config.hidden_size, config.num_heads * config.head_dim)
-        shapes = (TOKENS_AT_ONCE, width), (TOKENS_AT_ONCE, config.intermediate_size)
-        # Whatever PyTorch's defaults are. float32 `[TOKENS_AT_ONCE, width]`, `[TOKENS_AT_ONCE, intermediate]`
-        self._tensors = [torch.empty(shape, dtype=torch.float32, device="cpu") for shape in shapes]
-        self.x, self.gated = (_address(tensor) for tensor in self._tensors)
-
-
 class CpuLayer:
     """A `LayerHalves` for the CPU, in float32 or bfloat16.
 
     Args:
         layer: whose weights it computes with. It keeps them; they are not to be exchanged any more.
         config: the model's shape.
-        room: shared by all layers of the decoder.
+        room: for its two halves, when they run at once; shared by all layers of the decoder.
     """
 
-    def __init__(self, layer: Layer, config: ModelConfig, room: LayerRoom) -> None:
+    def __init__(self, layer: Layer, config: ModelConfig, room: RoomOfThread) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self._weights = [each.data for each in layer.parameters()]  # their addresses are in use
         self._room = room
-        self._sizes = config.num_heads, config.num_kv_heads, config.num_kv_heads
+        self._heads_of_qkv = config.num_heads, config.num_kv_heads, config.num_kv_heads
         self._head_dim = config.head_dim
         self._hidden_size = config.hidden_size
         self._dtype = layer.input_layernorm.weight.dtype
@@ -82,8 +66,8 @@ class CpuLayer:
             norm=_address(layer.input_layernorm.weight),
             qkv=_address(attention.qkv_proj.weight),
             qkv_bias=_address(attention.qkv_proj.bias),
-            q_norm=_address(attention.q_norm.weight if attention.q_norm else None),
-            k_norm=_address(attention.k_norm.weight if attention.k_norm else None),
+            q_norm=_address(attention.q_norm.weight if attention.q_norm is not None else None),
+            k_norm=_address(attention.k_norm.weight if attention.k_norm is not None else None),
         )
         self._after = AfterArguments(
             hidden_size=config.hidden_size,
@@ -98,27 +82,27 @@ class CpuLayer:
         )
 
     @property
-    def num_threads_of_one(self) -> int:
-        """How many threads to use for a step of one token."""
+    def threads_for_decodes(self) -> int:
+        """How many threads to use for decodes, however many there are: as many as one is worth."""
         return product_threads(self._num_weights_after, 1)
 
     def before_attention(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         num_tokens = len(hidden)
         hidden = self._fitting(hidden, self._hidden_size)
         cos, sin = (self._fitting(each, self._head_dim // 2, num_tokens) for each in (cos, sin))
-        heads = hidden.new_empty(num_tokens, sum(self._sizes), self._head_dim)
+        heads = hidden.new_empty(num_tokens, sum(self._heads_of_qkv), self._head_dim)
         for first in range(0, num_tokens, TOKENS_AT_ONCE):
-            self.call_before(hidden, cos, sin, heads, self._room, first=first).run()
-        q, k, v = heads.split(self._sizes, dim=1)
+            self.call_before(hidden, cos, sin, heads, self._room.room, first=first).run()
+        q, k, v = heads.split(self._heads_of_qkv, dim=1)
         return q, k, v
 
     def after_attention(self, hidden: Tensor, attended: Tensor) -> Tensor:
         num_tokens = len(hidden)
         hidden = self._fitting(hidden, self._hidden_size)
-        attended = self._fitting(attended, self._sizes[0] * self._head_dim, num_tokens)
+        attended = self._fitting(attended, self._heads_of_qkv[0] * self._head_dim, num_tokens)
         result = torch.empty_like(hidden)  # [T, hidden]
         for first in range(0, num_tokens, TOKENS_AT_ONCE):
-            self.call_after(hidden, attended, result, self._room, first=first).run()
+            self.call_after(hidden, attended, result, self._room.room, first=first).run()
         return result
 
     def call_before(
@@ -132,7 +116,8 @@ class CpuLayer:
         first: int = 0,
         num_threads: int | None = None,
     ) -> Call:
-        """`before_attention` for at most `TOKENS_AT_ONCE` tokens, yet to be run.
+        """`before_attention` for at most `TOKENS_AT_ONCE` tokens, yet to be run. The call keeps no tensor
+        alive that it is given, nor the room.
 
         Args:
             hidden, cos, sin: as there, contiguous and of the layer's dtype.
@@ -142,14 +127,14 @@ class CpuLayer:
             num_threads: to use; as many as pay if not given.
         """
         arguments = type(self._before).from_buffer_copy(self._before)
-        arguments.x = room.x
+        arguments.x = room.x_address
         arguments.hidden = _address(hidden, first)
         arguments.cos = _address(cos, first)
         arguments.sin = _address(sin, first)
         arguments.heads = _address(heads, first)
         num_tokens = min(len(hidden) - first, TOKENS_AT_ONCE)
         num_threads = num_threads or product_threads(self._num_weights_before, num_tokens)
-        return _shared(self._halves[0], arguments, num_tokens, num_threads)
+        return _call_on_threads(self._halves[0], arguments, num_tokens, num_threads)
 
     def call_after(
         self,
@@ -168,13 +153,13 @@ class CpuLayer:
             result: `[T, hidden]`, written; it may be `hidden`.
         """
         arguments = type(self._after).from_buffer_copy(self._after)
-        arguments.x, arguments.gated = room.x, room.gated
+        arguments.x, arguments.gated = room.x_address, room.gated_address
         arguments.hidden = _address(hidden, first)
         arguments.attended = _address(attended, first)
         arguments.result = _address(result, first)
         num_tokens = min(len(hidden) - first, TOKENS_AT_ONCE)
         num_threads = num_threads or product_threads(self._num_weights_after, num_tokens)
-        return _shared(self._halves[1], arguments, num_tokens, num_threads)
+        return _call_on_threads(self._halves[1], arguments, num_tokens, num_threads)
 
     @cached_property
     def _halves(self) -> tuple[SharedWork, SharedWork]:
@@ -199,7 +184,7 @@ class CpuLayer:
         return tensor.contiguous()
 
 
-def _shared(
+def _call_on_threads(
     work: SharedWork, arguments: BeforeArguments | AfterArguments, num_tokens: int, num_threads: int
 ) -> Call:
     """A half over some tokens, as a call for several threads."""

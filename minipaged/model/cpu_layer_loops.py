@@ -46,6 +46,9 @@ def _panels(address, num_rows, num_columns, like):
 
 @compiled()
 def _before(pointer, like):
+    """The first half. `like` is an empty array of the model's numbers: it tells their kind, and stands for a
+    vector that there is not. The counters are the first fields of the arguments, in the order of the parts.
+    """
     a = as_array(pointer, 1)[0]
     num_heads = a.num_queries + 2 * a.num_kv_heads
     hidden = as_array(pointer_like(a.hidden, like), (a.num_tokens, a.hidden_size))
@@ -80,6 +83,7 @@ def _before(pointer, like):
 
 @compiled()
 def _after(pointer, like):
+    """The second half; as `_before`."""
     a = as_array(pointer, 1)[0]
     hidden = as_array(pointer_like(a.hidden, like), (a.num_tokens, a.hidden_size))
     result = as_array(pointer_like(a.result, like), (a.num_tokens, a.hidden_size))
@@ -120,7 +124,7 @@ def _after(pointer, like):
         a.num_threads,
         gated,
         _panels(a.down, a.hidden_size, a.intermediate_size, like),
-        like[:0],
+        like,
         result,
         result,
     )

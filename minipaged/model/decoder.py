@@ -32,7 +32,8 @@ dimensions are contiguous, their first is strided.
 
 
 class Decoder(nn.Module):
-    """Token ids and positions in, hidden states and logits out.
+    """Token ids and positions in, hidden states and logits out. Decode steps may take the same way elsewhere:
+    see `graphs/`.
 
     Args:
         config: the model's shape.
@@ -42,8 +43,8 @@ class Decoder(nn.Module):
     The weights are uninitialised until something fills `weight_views()`.
 
     Attributes:
-        faster_layers: what runs in the place of the layers' own arithmetic, one for each, if something has
-            put it here.
+        faster_layers: what runs in the place of the layers' own arithmetic, one for each, set by
+            `cpu_kernels.use_cpu_kernels` before an engine is made. Empty: the layers themselves.
         rows_of: reads rows of the word embeddings: (ids [T], weight [V, hidden]) -> [T, hidden].
     """
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from minipaged.cpu import calls, threads
+from minipaged.cpu import threads
 from minipaged.cpu.calls import Call, CallSequence
 from minipaged.cpu.compiled import shared_work
 from minipaged.cpu.instructions import as_array, pointer_to, take_part
@@ -69,7 +69,6 @@ def test_what_a_call_wrote_into_its_arguments_can_be_read() -> None:
 
 def test_without_openmp_one_thread_makes_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "torchs_threads", lambda: None)
-    monkeypatch.setattr(calls, "barrier_address", threads.barrier_address)
     rooms = [np.ones(SIZE, np.int64) for _ in range(3)]
     CallSequence(chain(rooms, 4)).run()
     assert (rooms[1] == 3).all()

@@ -55,7 +55,7 @@ def test_there_are_several_threads() -> None:
 
     class Work:
         address = ctypes.cast(see_this_thread, ctypes.c_void_p).value or 0
-        ctypes = see_this_thread
+        call = see_this_thread
 
     run_on_threads(Work(), CountArguments(), 2)
     assert len(seen) == 2

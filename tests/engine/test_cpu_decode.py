@@ -74,8 +74,8 @@ def spoil(engine: LLMEngine) -> None:
     steps._inputs.slot_mapping.fill_(0)
     steps._inputs.seq_lens.fill_(31)
     steps._inputs.block_tables.fill_(10**6)
-    for each in (steps._members, steps._starts, steps._shared):
-        each.fill(3)
+    for each in steps._groups[1:]:
+        each.fill_(3)
 
 
 def test_greedy_tokens_while_the_batch_shrinks(packed: Pair) -> None:
@@ -162,6 +162,32 @@ def test_a_request_of_the_greatest_length(packed: Pair) -> None:
     engine = make(packed, max_model_len=13)
     (output,) = run(engine, [PROMPTS[0]], greedy(5), after_step=spoil)
     assert_greedy(packed.oracle, output, 5)
+
+
+@torch.inference_mode()
+def test_the_thread_of_the_first_step_may_end(packed: Pair) -> None:
+    """Python drops what is that thread's own. Calls are given addresses: none of them is there."""
+    engine = make(packed)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(run, engine, PROMPTS[:1], greedy(3)).result()
+    assert sizes(engine) == {1}
+    room = steps_of(engine)._room
+    addresses = {each.x for each in steps_of(engine)._written_down[1, torch.get_num_threads()].arguments[::4]}
+    assert addresses == {room.x_address} == {room._x.data_ptr()}
+    for output in run(engine, PROMPTS[:1], greedy(9), after_step=spoil):
+        assert_greedy(packed.oracle, output)
+
+
+def test_a_default_device_is_not_asked(packed: Pair) -> None:
+    with torch.device("meta"):
+        engine = make(packed)
+    engine.add_request("0", PROMPTS[0], greedy(4))
+    with torch.device("meta"):
+        engine.step()
+        engine.step()
+    (output,) = drain(engine, after_step=spoil).values()
+    assert_greedy(packed.oracle, output, 4)
+    assert sizes(engine) == {1}
 
 
 def test_two_engines_in_two_threads_with_one_model(packed: Pair) -> None:

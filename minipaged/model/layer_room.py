@@ -1,0 +1,46 @@
+"""LayerRoom: what compiled layers write between their operations."""
+
+from __future__ import annotations
+
+import threading
+
+import torch
+
+from minipaged.model.config import ModelConfig
+
+
+class LayerRoom:
+    """Room for one step at a time, in whichever layer it is. Compiled code is given its addresses, so it has
+    to live as long as they are in use.
+
+    Args:
+        config: the model's shape.
+        num_tokens: T, most tokens that go through a half of a layer together.
+
+    Attributes:
+        x_address: of float32 `[T, hidden or what attention gives, whichever is more]`.
+        gated_address: of float32 `[T, intermediate]`.
+    """
+
+    def __init__(self, config: ModelConfig, num_tokens: int) -> None:
+        width = max(config.hidden_size, config.num_heads * config.head_dim)
+        # On the CPU in float32, whatever PyTorch's defaults are.
+        self._x, self._gated = (
+            torch.empty(num_tokens, size, dtype=torch.float32, device="cpu")  # [T, size]
+            for size in (width, config.intermediate_size)
+        )
+        self.x_address = self._x.data_ptr()
+        self.gated_address = self._gated.data_ptr()
+
+
+class RoomOfThread(threading.local):
+    """A `LayerRoom` of its own for each Python thread, since several engines may compute with one decoder at
+    once. It is gone when the thread ends: take it anew for each call.
+
+    Args:
+        config, num_tokens: of the room.
+    """
+
+    def __init__(self, config: ModelConfig, num_tokens: int) -> None:
+        # Python calls this in every thread that uses the object.
+        self.room = LayerRoom(config, num_tokens)
