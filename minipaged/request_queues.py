@@ -117,8 +117,9 @@ class RequestQueues:
         for request in requests:
             is_running = request in self.running
             # One that shares blocks with its siblings may have been given copies of them already, in
-            # the line before it came into the plan.
-            if is_running and request.request_id not in planned and len(request.unfinished) == 1:
+            # the line before it came into the plan; one that comes back, blocks that are not its own yet.
+            is_alone = len(request.unfinished) == 1 and request.unfinished[0].num_computed_tokens > 0
+            if is_running and request.request_id not in planned and is_alone:
                 continue
             if is_running:
                 self.running.remove(request)

@@ -85,6 +85,8 @@ class CpuDecode:
         located = self._layout.locate(batch)
         inputs = self._inputs.first(bucket)
         inputs.fill([torch.from_numpy(each) for each in arrays_of(batch, located)])
+        if located.seq_lens.max() > located.block_tables.shape[1] * self._layout.block_size:
+            raise IndexError("a block table is too short for its sequence")  # behind it is an older step's
         self._group(located.block_tables)
         entering = self._decoder.enter(inputs.token_ids, inputs.positions)
         for kept, given in zip((self._hidden, self._cos, self._sin), entering, strict=True):

@@ -60,11 +60,19 @@ class DecodeInputs:
 
     def fill(self, step: Sequence[Tensor]) -> None:
         """Copy a step's tensors, one for each field, into these. Columns of `block_tables` beyond the
-        step's keep what they had: no sequence of the step is long enough to read them."""
-        *columns, tables = step
-        for field, column in zip(fields(self), columns, strict=False):
-            getattr(self, field.name).copy_(column)
-        self.block_tables[:, : tables.shape[1]].copy_(tables)
+        step's keep what they had: no sequence of the step is long enough to read them.
+
+        Raises:
+            ValueError: a tensor of another shape or dtype; `copy_` would repeat and round its numbers.
+        """
+        kept = [getattr(self, field.name) for field in fields(self)]
+        kept[-1] = kept[-1][:, : step[-1].shape[1]]
+        for ours, theirs in zip(kept, step, strict=True):
+            if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+                raise ValueError(
+                    f"{theirs.dtype} {list(theirs.shape)} in the place of {ours.dtype} {list(ours.shape)}"
+                )
+            ours.copy_(theirs)
 
     def metadata(self, longest: int) -> AttentionMetadata:
         """The step's layout as attention is told of it when it is captured.

@@ -24,6 +24,7 @@ from minipaged.kv.block_table import pad_block_tables, slot_mapping
 from minipaged.kv.cache import write_kv
 from minipaged.model.loader import LoadedModel, load_model
 from minipaged.parts import Parts
+from minipaged.step_batch import StepBatch
 from tests.oracle import Oracle, make_model
 from tests.torch_threads import torch_threads
 
@@ -158,10 +159,59 @@ def test_steps_that_are_no_decodes_are_eager(packed: Pair) -> None:
     assert sizes(engine) == {1}
 
 
-def test_a_request_of_the_greatest_length(packed: Pair) -> None:
-    engine = make(packed, max_model_len=13)
-    (output,) = run(engine, [PROMPTS[0]], greedy(5), after_step=spoil)
-    assert_greedy(packed.oracle, output, 5)
+@pytest.mark.parametrize("length", [13, 14, 16])
+def test_a_request_of_the_greatest_length(packed: Pair, length: int) -> None:
+    """The last block of its table has one token, or is full."""
+    engine = make(packed, max_model_len=length)
+    (output,) = run(engine, [PROMPTS[0]], greedy(length - 8), after_step=spoil)
+    assert_greedy(packed.oracle, output, length - 8)
+
+
+def test_prefixes_that_are_read_together(packed: Pair) -> None:
+    """Of sequences whose neighbours in the batch begin with other blocks."""
+    beginnings = [[(3 * i + k) % 250 for i in range(70)] for k in range(3)]
+    prompts = [[*beginnings[i % 3], i, 2 * i] for i in range(9)]
+    engine = make(packed, num_blocks=300, max_model_len=100, max_num_seqs=9)
+    for beginning in beginnings:  # so that all find its blocks
+        run(engine, [beginning], greedy(1))
+    for output in run(engine, prompts, greedy(6), after_step=spoil):
+        assert_greedy(packed.oracle, output, 6)
+    assert 9 in sizes(engine)
+
+
+def mislocate(
+    engine: LLMEngine, monkeypatch: pytest.MonkeyPatch, change: Callable[[Located], Located]
+) -> None:
+    """From now on sequences are believed to be elsewhere."""
+    layout = engine._runner._layout
+    located = layout.locate
+
+    def locate(batch: StepBatch) -> Located:
+        right = located(batch)
+        assert isinstance(right, Located)
+        return change(right)
+
+    monkeypatch.setattr(layout, "locate", locate)
+
+
+def test_table_that_is_too_short(packed: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind it in the buffers is an older step's, whose blocks there are."""
+    engine = make(packed)
+    engine.add_request("0", PROMPTS[0], greedy(5))
+    engine.step()
+    mislocate(engine, monkeypatch, lambda right: right._replace(block_tables=right.block_tables[:, :-1]))
+    with pytest.raises(IndexError, match="too short"):
+        engine.step()
+
+
+def test_heads_that_the_loops_of_attention_are_not_made_for(tmp_path: Path) -> None:
+    """The layers are compiled, attention is not."""
+    folder = make_model(tmp_path / "narrow", hidden_size=64, head_dim=16)
+    engine = make(Pair(load(str(folder)), Oracle.from_folder(folder)))
+    assert engine.model.decoder.faster_layers
+    assert engine._runner._decode_steps is None
+    for output in run(engine, PROMPTS, greedy(3)):
+        assert len(output.outputs[0].token_ids) == 3
 
 
 @torch.inference_mode()
@@ -219,17 +269,16 @@ def test_wrong_places_are_refused(
     engine = make(packed, enforce_eager=eager)
     engine.add_request("0", PROMPTS[0], greedy(5))
     engine.step()
-    layout = engine._runner._layout
-    located = layout.locate
-
-    def locate(batch: object) -> Located:
-        right = located(batch)  # pyright: ignore[reportArgumentType]
-        assert isinstance(right, Located)
-        return right._replace(**{field: np.full_like(getattr(right, field), wrong)})
-
-    monkeypatch.setattr(layout, "locate", locate)
+    mislocate(
+        engine,
+        monkeypatch,
+        lambda right: right._replace(**{field: np.full_like(getattr(right, field), wrong)}),
+    )
     with pytest.raises(IndexError, match=message):
         engine.step()
+    monkeypatch.undo()
+    (output,) = drain(engine, after_step=check_and_poison).values()  # what was wrong is forgotten
+    assert_greedy(packed.oracle, output, 5)
 
 
 def their(function: Function) -> Function:

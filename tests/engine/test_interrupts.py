@@ -12,6 +12,7 @@ import pytest
 
 from minipaged import LLM, BeamSearchParams, SamplingParams
 from minipaged.config import EngineOptions, ForkMode
+from minipaged.kv.block_table import BlockTable
 from minipaged.scheduler_output import ScheduledSequence, SchedulerOutput
 from tests.engine.conftest import Pair
 from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, drain, greedy, make_engine
@@ -100,6 +101,30 @@ def test_steps_interrupted_anywhere_leave_an_engine_that_goes_on(tiny: Pair) -> 
             assert_greedy(tiny.oracle, output, 4)
         assert_all_free(engine)
     assert hits > 20
+
+
+def test_a_sample_interrupted_while_it_comes_back(tiny: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its siblings have finished, and it has been given the first of its blocks: it must not take itself for
+    a sibling and wait for what it is to compute."""
+    engine = make_engine(tiny.model, block_size=4, num_blocks=14, max_model_len=24)
+    engine.add_request("0", PROMPTS[0], greedy(6))
+    engine.step()
+    engine.step()
+    (request,) = engine.scheduler.running
+    engine.manager.free(request.sequences[0])
+    append = BlockTable.append
+
+    def append_and_interrupt(table: BlockTable, block_id: int) -> None:
+        append(table, block_id)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockTable, "append", append_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            engine.step()
+    (output,) = drain(engine, after_step=check_and_poison).values()
+    assert_greedy(tiny.oracle, output, 6)
+    assert_all_free(engine)
 
 
 @pytest.mark.parametrize("fork_mode", ["share", "copy"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from minipaged.graphs.inputs import DecodeInputs, pad_rows
@@ -42,6 +43,17 @@ def test_a_smaller_step_after_a_larger_one() -> None:
     assert four.block_tables[:, :2].tolist() == [[1, 2], [3, 4], [5, 6], [0, 0]]
     assert [four.token_ids.data_ptr(), four.block_tables.data_ptr()] == addresses, "a graph knows addresses"
     assert inputs.seq_lens[4:].tolist() == [5, 6, 7, 0], "rows beyond the bucket are not touched"
+
+
+@pytest.mark.parametrize("field", range(5))
+def test_other_shapes_and_dtypes_are_refused(field: int) -> None:
+    """They would be repeated for all rows, or rounded."""
+    inputs = DecodeInputs.of_padding(3, 4, CPU)
+    right = to_device(step(3, 2), CPU)
+    for wrong in (right[field][:1], right[field].float()):
+        with pytest.raises(ValueError, match="in the place of"):
+            inputs.fill([*right[:field], wrong, *right[field + 1 :]])
+    inputs.fill(right)
 
 
 def test_before_the_first_step_all_is_padding() -> None:
