@@ -222,6 +222,8 @@ def test_a_corpus_that_has_grown_keeps_the_tokenizer_of_the_model(tmp_path: Path
     train(tmp_path, tmp_path / "second", longer, Console(file=io.StringIO()))
     first, second = (AutoTokenizer.from_pretrained(tmp_path / name) for name in ("first", "second"))
     assert second.get_vocab() == first.get_vocab()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (tmp_path / "second" / name).read_text() == (tmp_path / "first" / name).read_text()
     report = json.loads((tmp_path / "second" / "training.json").read_text())
     assert report["stories"] == 2 * len(TEXTS)
     assert report["lengthened_at"] == [MICRO.steps]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
 END = "<|endoftext|>"
@@ -27,7 +28,6 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> PreTr
     from tokenizers.models import BPE
     from tokenizers.pre_tokenizers import ByteLevel
     from tokenizers.trainers import BpeTrainer
-    from transformers import PreTrainedTokenizerFast
 
     backend = Tokenizer(BPE())
     backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
@@ -39,13 +39,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> PreTr
         show_progress=False,
     )
     backend.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token=END,
-        eos_token=END,
-        clean_up_tokenization_spaces=False,
-        model_max_length=1024,
-    )
+    return _in_hugging_faces_form(backend)
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
@@ -60,6 +54,18 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     """What `save_tokenizer` wrote."""
+    from tokenizers import Tokenizer
+
+    return _in_hugging_faces_form(Tokenizer.from_file(str(folder / "tokenizer.json")))
+
+
+def _in_hugging_faces_form(backend: Tokenizer) -> PreTrainedTokenizerFast:
     from transformers import PreTrainedTokenizerFast
 
-    return PreTrainedTokenizerFast.from_pretrained(folder)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token=END,
+        eos_token=END,
+        clean_up_tokenization_spaces=False,
+        model_max_length=1024,
+    )
