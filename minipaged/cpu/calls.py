@@ -9,12 +9,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from minipaged.cpu.threads import barrier_address, run_on_threads
-
-if TYPE_CHECKING:
-    from minipaged.cpu.compiled import SharedWork
+from minipaged.cpu.threads import Work, barrier_address, run_on_threads
 
 
 class Call(NamedTuple):
@@ -29,7 +26,7 @@ class Call(NamedTuple):
         num_threads: to run it on; the arguments were made for so many.
     """
 
-    work: SharedWork
+    work: Work
     arguments: ctypes.Structure
     num_threads: int
 

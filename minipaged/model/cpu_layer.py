@@ -132,9 +132,8 @@ class CpuLayer:
         arguments.cos = _address(cos, first)
         arguments.sin = _address(sin, first)
         arguments.heads = _address(heads, first)
-        num_tokens = min(len(hidden) - first, TOKENS_AT_ONCE)
-        num_threads = num_threads or product_threads(self._num_weights_before, num_tokens)
-        return _call_on_threads(self._halves[0], arguments, num_tokens, num_threads)
+        num_tokens = len(hidden) - first
+        return _call_on_threads(self._halves[0], arguments, num_tokens, self._num_weights_before, num_threads)
 
     def call_after(
         self,
@@ -157,9 +156,8 @@ class CpuLayer:
         arguments.hidden = _address(hidden, first)
         arguments.attended = _address(attended, first)
         arguments.result = _address(result, first)
-        num_tokens = min(len(hidden) - first, TOKENS_AT_ONCE)
-        num_threads = num_threads or product_threads(self._num_weights_after, num_tokens)
-        return _call_on_threads(self._halves[1], arguments, num_tokens, num_threads)
+        num_tokens = len(hidden) - first
+        return _call_on_threads(self._halves[1], arguments, num_tokens, self._num_weights_after, num_threads)
 
     @cached_property
     def _halves(self) -> tuple[SharedWork, SharedWork]:
@@ -185,9 +183,15 @@ class CpuLayer:
 
 
 def _call_on_threads(
-    work: SharedWork, arguments: BeforeArguments | AfterArguments, num_tokens: int, num_threads: int
+    work: SharedWork,
+    arguments: BeforeArguments | AfterArguments,
+    num_left: int,
+    num_weights: int,
+    num_threads: int | None,
 ) -> Call:
-    """A half over some tokens, as a call for several threads."""
+    """A half over the next of the tokens that are left, as a call for several threads."""
+    num_tokens = min(num_left, TOKENS_AT_ONCE)
+    num_threads = num_threads or product_threads(num_weights, num_tokens)
     arguments.num_tokens = num_tokens
     arguments.num_threads = num_threads
     arguments.num_parts = parts_for(num_threads)
