@@ -10,6 +10,7 @@ import ctypes
 import numpy as np
 
 from minipaged.attention.cpu_loops import attend_group, room_for, room_size
+from minipaged.cpu.aligned import aligned
 from minipaged.cpu.compiled import compiled, shared_work
 from minipaged.cpu.instructions import as_array, pointer_like, pointer_to, take_part
 
@@ -73,7 +74,7 @@ def _attend(pointer, like):
     whole = a.num_threads == 1 or num_filled >= 2 * a.num_threads
     heads_at_once = a.num_kv_heads if whole else 1
     num_rows = most_members * (a.num_heads // a.num_kv_heads)
-    buffer = np.empty(room_size(num_rows, a.head_dim), np.float32)
+    buffer = aligned(room_size(num_rows, a.head_dim))
     room = room_for(num_rows, a.head_dim, buffer)
     parts_of_one = a.num_kv_heads // heads_at_once
     while True:

@@ -23,6 +23,7 @@ from minipaged.cpu.vectors import (
     LANES,
     VECTOR,
     emit_cases,
+    emit_loop,
     load_vector,
     matrix_of,
     multiply_add,
@@ -64,7 +65,7 @@ def _multiply_rows(typing_context, count, num_rows, size, x, addresses, followin
                     totals = _emit_totals(builder, sums)
                     builder.store(totals, builder.inttoptr(address, ir.PointerType(totals.type)), align=4)
 
-            _emit_loop(builder, num_rows, ROWS_TOGETHER, rows)
+            emit_loop(builder, num_rows, ROWS_TOGETHER, rows)
 
         emit_cases(builder, count, MOST_VECTORS, emit)
         return context.get_dummy_value()
@@ -89,20 +90,6 @@ Args:
     like: an array of the kind of the rows' numbers: float32, or the 16 bits of bfloat16.
     result: float32 `[count, num_rows]`, written, rounded up likewise.
 """
-
-
-def _emit_loop(builder, count, step, body):
-    """`body(i)` for i in range(0, count, step); count is at least 1."""
-    before = builder.block
-    loop, after = (builder.append_basic_block(name) for name in ("loop", "after"))
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    i = phi_of(builder, INT64, (INT64(0), before))
-    body(i)
-    following = builder.add(i, INT64(step))
-    i.add_incoming(following, builder.block)
-    builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
-    builder.position_at_end(after)
 
 
 def _emit_products(builder, count, size, x, sources, next_sources, number_bytes):

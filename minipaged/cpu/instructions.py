@@ -19,6 +19,9 @@ INT64 = ir.IntType(64)
 INT32 = ir.IntType(32)
 BYTES = ir.PointerType(ir.IntType(8))
 
+CACHE_LINE = 64
+"""Bytes that a cache fetches at once."""
+
 NUMBERS = {"float32": types.float32, "int32": types.int32, "int64": types.int64, "uint16": types.uint16}
 
 

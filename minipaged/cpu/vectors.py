@@ -19,6 +19,7 @@ HAS_AVX512 = bool(llvm.get_host_cpu_features().get("avx512f"))
 
 FLOAT = ir.FloatType()
 VECTOR = ir.VectorType(FLOAT, LANES)
+INTEGERS = ir.VectorType(INT32, LANES)
 
 
 class Matrix(NamedTuple):
@@ -62,14 +63,28 @@ def load_vector(builder, address, number_bytes=4):
     if number_bytes == 4:
         return builder.load(builder.inttoptr(address, ir.PointerType(VECTOR)), align=4)
     halves = ir.PointerType(ir.VectorType(ir.IntType(16), LANES))
-    integers = ir.VectorType(INT32, LANES)
-    wide = builder.zext(builder.load(builder.inttoptr(address, halves), align=2), integers)
-    return builder.bitcast(builder.shl(wide, integers([16] * LANES)), VECTOR)
+    wide = builder.zext(builder.load(builder.inttoptr(address, halves), align=2), INTEGERS)
+    return builder.bitcast(builder.shl(wide, INTEGERS([16] * LANES)), VECTOR)
 
 
-def store_vector(builder, vector, address):
-    """`LANES` numbers to an address."""
-    builder.store(vector, builder.inttoptr(address, ir.PointerType(VECTOR)), align=4)
+def store_vector(builder, vector, address, number_bytes=4):
+    """`LANES` numbers to an address; as the nearest bfloat16, if they are to have 2 bytes."""
+    if number_bytes == 2:
+        upper = builder.lshr(builder.bitcast(rounded(builder, vector, 2), INTEGERS), INTEGERS([16] * LANES))
+        vector = builder.trunc(upper, ir.VectorType(ir.IntType(16), LANES))
+    builder.store(vector, builder.inttoptr(address, ir.PointerType(vector.type)), align=number_bytes)
+
+
+def rounded(builder, vector, number_bytes):
+    """The nearest numbers of so many bytes: of 2, bfloat16, as in `numbers.kept`."""
+    if number_bytes == 4:
+        return vector
+    bits = builder.bitcast(vector, INTEGERS)
+    odd = builder.and_(builder.lshr(bits, INTEGERS([16] * LANES)), INTEGERS([1] * LANES))
+    raised = builder.add(builder.add(bits, INTEGERS([0x7FFF] * LANES)), odd)
+    cut = builder.bitcast(builder.and_(raised, INTEGERS([0xFFFF0000] * LANES)), VECTOR)
+    not_a_number = builder.bitcast(INTEGERS([0x7FC00000] * LANES), VECTOR)
+    return builder.select(builder.fcmp_unordered("uno", vector, vector), not_a_number, cut)
 
 
 def zeros():
@@ -117,3 +132,17 @@ def emit_cases(builder, number, most, emit):
         emit(value)
         builder.branch(end)
     builder.position_at_end(end)
+
+
+def emit_loop(builder, count, step, body):
+    """`body(i)` for i in range(0, count, step); count is at least 1."""
+    before = builder.block
+    loop, after = (builder.append_basic_block(name) for name in ("loop", "after"))
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    i = phi_of(builder, INT64, (INT64(0), before))
+    body(i)
+    following = builder.add(i, INT64(step))
+    i.add_incoming(following, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
+    builder.position_at_end(after)

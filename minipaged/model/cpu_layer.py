@@ -20,7 +20,7 @@ from minipaged.model.config import ModelConfig
 from minipaged.model.cpu_layer_arguments import AfterArguments, BeforeArguments
 from minipaged.model.layer import Layer
 from minipaged.model.layer_room import LayerRoom, RoomOfThread
-from minipaged.model.packed_product import is_packed, parts_for, product_threads
+from minipaged.model.packed_product import is_packed, product_threads
 
 if TYPE_CHECKING:
     from minipaged.cpu.compiled import SharedWork
@@ -194,7 +194,6 @@ def _call_on_threads(
     num_threads = num_threads or product_threads(num_weights, num_tokens)
     arguments.num_tokens = num_tokens
     arguments.num_threads = num_threads
-    arguments.num_parts = parts_for(num_threads)
     arguments.barrier = barrier_address(num_threads)
     return Call(work, arguments, num_threads)
 

@@ -17,7 +17,7 @@ class BeforeArguments(ctypes.Structure):
     """
 
     _fields_ = _fields(
-        *("next_part", "next_1", "next_2", "barrier", "num_threads", "num_parts"),
+        *("next_part", "next_1", "next_2", "barrier", "num_threads"),
         *("num_tokens", "hidden_size", "num_queries", "num_kv_heads", "head_dim", "eps"),
         *("norm", "qkv", "qkv_bias", "q_norm", "k_norm", "cos", "sin", "hidden", "x", "heads"),
         floats=("eps",),
@@ -40,7 +40,6 @@ class AfterArguments(ctypes.Structure):
             "next_4",
             "barrier",
             "num_threads",
-            "num_parts",
         ),
         *("num_tokens", "hidden_size", "attended_size", "intermediate_size", "eps"),
         *("norm", "o", "o_bias", "gate_up", "down", "hidden", "attended", "x", "gated", "result"),

@@ -59,7 +59,6 @@ def _before(pointer, like):
     result = as_array(pointer_like(a.heads, like), (a.num_tokens, width))
     share_product(
         _counter(pointer, 1),
-        a.num_parts,
         a.num_threads,
         x,
         _panels(a.qkv, width, a.hidden_size, like),
@@ -95,7 +94,6 @@ def _after(pointer, like):
         _wait(a)
     share_product(
         _counter(pointer, 1),
-        a.num_parts,
         a.num_threads,
         x,
         _panels(a.o, a.hidden_size, a.attended_size, like),
@@ -110,7 +108,6 @@ def _after(pointer, like):
     gated = as_array(pointer_to(a.gated, "float32"), (a.num_tokens, a.intermediate_size))
     share_gated_product(
         _counter(pointer, 3),
-        a.num_parts,
         a.num_threads,
         x,
         _panels(a.gate_up, 2 * a.intermediate_size, a.hidden_size, like),
@@ -120,7 +117,6 @@ def _after(pointer, like):
     _wait(a)
     share_product(
         _counter(pointer, 4),
-        a.num_parts,
         a.num_threads,
         gated,
         _panels(a.down, a.hidden_size, a.intermediate_size, like),

@@ -1,6 +1,6 @@
-"""The decoder's small work as single loops, compiled by numba: norm, rotation, gate.
+"""The decoder's small work as single loops, compiled by numba: norm and rotation.
 
-PyTorch makes five passes over the hidden states for a norm, eight for a rotation and two for a gate, and
+PyTorch makes five passes over the hidden states for a norm and eight for a rotation, and
 each pass has the overhead of a call: about as much as its work, when a step has few tokens.
 
 A function that begins with `share_` does its part of the work of several threads. Importing this module
@@ -12,7 +12,6 @@ from __future__ import annotations
 import numpy as np
 
 from minipaged.cpu.compiled import FAST_SUMS, compiled
-from minipaged.cpu.exponential import exponential
 from minipaged.cpu.instructions import take_part
 from minipaged.cpu.numbers import kept, number
 
@@ -38,22 +37,6 @@ def rotate_head(head, cos, sin):
         c, s = number(cos[i]), number(sin[i])
         head[i] = kept(number(kept(first * c, head)) - number(kept(second * s, head)), head)
         head[i + half] = kept(number(kept(second * c, head)) + number(kept(first * s, head)), head)
-
-
-@compiled()
-def gate_row(gate_up, like, result):
-    """Fill `result` `[size]` with silu(gate) × up, of `gate_up` `[2 * size]`. silu(g) = g / (1 + e⁻ᵍ).
-
-    All are float32; each number is rounded to what the array `like` can hold.
-    """
-    size = len(result)
-    for i in range(size):
-        gate = number(kept(gate_up[i], like))
-        up = number(kept(gate_up[i + size], like))
-        power = exponential(-abs(gate))
-        share = np.float32(1) / (np.float32(1) + power)
-        sigmoid = share if gate >= 0 else power * share
-        result[i] = number(kept(number(kept(gate * sigmoid, like)) * up, like))
 
 
 @compiled()

@@ -16,14 +16,10 @@ from minipaged.model.product_loops import share_product
 
 
 class ProductArguments(ctypes.Structure):
-    """x `[T, in]` times packed weights `[num_panels, in, PANEL]` to result `[T, num_panels * PANEL]`.
-
-    A part is a range of panels.
-    """
+    """x `[T, in]` times packed weights `[num_panels, in, PANEL]` to result `[T, num_panels * PANEL]`."""
 
     _fields_ = (
         ("next_part", ctypes.c_int64),
-        ("num_parts", ctypes.c_int64),
         ("num_threads", ctypes.c_int64),
         ("x", ctypes.c_int64),
         ("x_stride", ctypes.c_int64),
@@ -41,7 +37,7 @@ def _product(pointer, like):
     x = as_array(pointer_to(a.x, "float32"), (a.num_rows, a.x_stride))[:, : a.num_columns]
     panels = as_array(pointer_like(a.weights, like), (a.num_panels, a.num_columns, PANEL))
     result = as_array(pointer_to(a.result, "float32"), (a.num_rows, a.num_panels * PANEL))
-    share_product(pointer, a.num_parts, a.num_threads, x, panels, like, result[:0], result)
+    share_product(pointer, a.num_threads, x, panels, like, result[:0], result)
 
 
 @shared_work(ProductArguments)

@@ -15,9 +15,6 @@ from torch import Tensor
 from minipaged.cpu.panel import PANEL
 from minipaged.cpu.threads import run_on_threads, threads_for
 
-PARTS_OF_THREAD = 16
-"""So that a thread that is held up leaves its last parts to the others."""
-
 READING, MULTIPLYING = 4e-4, 2e-5
 """About how many microseconds it takes to read a weight from memory, and to multiply by it once."""
 
@@ -25,11 +22,6 @@ READING, MULTIPLYING = 4e-4, 2e-5
 def product_threads(num_weights: int, num_rows: int) -> int:
     """How many threads to use for products with so many weights in all."""
     return threads_for(num_weights * (READING + num_rows * MULTIPLYING))
-
-
-def parts_for(num_threads: int) -> int:
-    """How many parts to make of a product."""
-    return 1 if num_threads == 1 else PARTS_OF_THREAD * num_threads
 
 
 def can_pack(weight: Tensor) -> bool:
@@ -81,7 +73,6 @@ def packed_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
     num_threads = product_threads(panels.numel(), num_rows)
     arguments = ProductArguments(
         next_part=0,
-        num_parts=parts_for(num_threads),
         num_threads=num_threads,
         x=rows.data_ptr(),
         x_stride=max(rows.stride(0), num_columns),  # of a single row it may be anything

@@ -5,23 +5,20 @@ Importing this module imports numba.
 
 from __future__ import annotations
 
-import numpy as np
-
+from minipaged.cpu.aligned import aligned
 from minipaged.cpu.compiled import compiled
-from minipaged.cpu.instructions import take_part
-from minipaged.cpu.numbers import kept, number
+from minipaged.cpu.instructions import address_of, take_part
 from minipaged.cpu.panel import PANEL
-from minipaged.cpu.panels import multiply_panel, rows_at_once
-from minipaged.model.cpu_loops import gate_row
+from minipaged.cpu.panels import DEPTH, multiply_pair, multiply_panel, pairs_pay, rows_at_once
+from minipaged.cpu.tile_rows import gate_rows, write_rows
 
 
 @compiled()
-def share_product(counter, num_parts, num_threads, x, panels, bias, residual, result):
+def share_product(counter, num_threads, x, panels, bias, residual, result):
     """Fill `result` with x Wᵀ + bias + residual, together with the other threads that call this.
 
     Args:
-        counter: gives each thread the numbers of its parts, which are ranges of panels.
-        num_parts: of them all.
+        counter: gives each thread the numbers of its parts, which are panels or pairs of them.
         num_threads: about how many threads share the work.
         x: float32 `[T, in]`, its rows contiguous.
         panels: `[P, in, PANEL]`.
@@ -31,72 +28,75 @@ def share_product(counter, num_parts, num_threads, x, panels, bias, residual, re
     """
     num_rows, num_columns = x.shape
     at_once = max(1, min(rows_at_once(num_columns), num_rows))
-    tile = np.empty((at_once, PANEL), np.float32)
+    tile = aligned(at_once * 2 * PANEL).reshape(at_once, 2 * PANEL)
+    room = aligned(DEPTH * PANEL).reshape(2, DEPTH // 2, PANEL)
+    num_pairs = _pairs_of(num_rows, panels, num_threads)
+    num_parts = len(panels) - num_pairs
     while True:
         part = take_part(counter)
         if part >= num_parts:
             break
-        begin, end, likely_next = _panels_of(part, num_parts, num_threads, len(panels))
-        for first in range(0, num_rows, at_once):
-            rows = x[first : first + at_once]
-            for panel in range(begin, end):
-                following = panel + 1 if panel + 1 < end else likely_next
-                multiply_panel(rows, panels, panel, following, tile, 0)
-                _write(tile[: len(rows)], bias, residual, first, panel * PANEL, result)
+        first, second = _panels_of(part, num_pairs)
+        following = _panels_of(min(part + num_threads, num_parts - 1), num_pairs)
+        for top in range(0, num_rows, at_once):
+            rows = x[top : top + at_once]
+            if first < second:
+                multiply_pair(rows, panels, (first, second), following, room, tile)
+            else:
+                multiply_panel(rows, panels, first, following[0], tile, 0)
+            for panel in range(first, second + 1):
+                left = panel * PANEL
+                write_rows(
+                    len(rows),
+                    (tile, 0, (panel - first) * PANEL),
+                    address_of(bias) + left * bias.itemsize if len(bias) else 0,
+                    (residual, top, left),
+                    len(residual) > 0,
+                    (result, top, left),
+                )
 
 
 @compiled()
-def share_gated_product(counter, num_parts, num_threads, x, panels, like, result):
+def share_gated_product(counter, num_threads, x, panels, like, result):
     """Fill `result` with silu(gate) × up, where gate and up are x Wᵀ, together with the other threads.
 
     Args:
-        counter, num_parts, num_threads, x: as in `share_product`.
+        counter, num_threads, x: as in `share_product`.
         panels: `[2 * P, in, PANEL]`: first all of the gate's, then all of up's.
         like: an array of the model's numbers, to which all is rounded.
         result: float32 `[T, P * PANEL]`, written.
     """
     num_rows, num_columns = x.shape
-    num_panels = len(panels) // 2
+    num_parts = len(panels) // 2
     at_once = max(1, min(rows_at_once(num_columns), num_rows))
-    tile = np.empty((at_once, 2 * PANEL), np.float32)  # gate and up side by side
+    tile = aligned(at_once * 2 * PANEL).reshape(at_once, 2 * PANEL)
+    room = aligned(DEPTH * PANEL).reshape(2, DEPTH // 2, PANEL)
     while True:
         part = take_part(counter)
         if part >= num_parts:
             break
-        begin, end, likely_next = _panels_of(part, num_parts, num_threads, num_panels)
-        for first in range(0, num_rows, at_once):
-            rows = x[first : first + at_once]
-            for panel in range(begin, end):
-                following = panel + 1 if panel + 1 < end else likely_next
-                multiply_panel(rows, panels, panel, num_panels + panel, tile, 0)
-                multiply_panel(rows, panels, num_panels + panel, following, tile, PANEL)
-                for row in range(len(rows)):
-                    gate_row(tile[row], like, result[first + row, panel * PANEL : (panel + 1) * PANEL])
+        upcoming = min(part + num_threads, num_parts - 1)
+        pair, following = (part, num_parts + part), (upcoming, num_parts + upcoming)
+        for top in range(0, num_rows, at_once):
+            rows = x[top : top + at_once]
+            if pairs_pay(num_rows, panels):
+                multiply_pair(rows, panels, pair, following, room, tile)
+            else:
+                multiply_panel(rows, panels, pair[0], pair[1], tile, 0)
+                multiply_panel(rows, panels, pair[1], following[0], tile, PANEL)
+            gate_rows(len(rows), (tile, 0, 0), like, (result, top, part * PANEL))
 
 
 @compiled()
-def _panels_of(part, num_parts, num_threads, num_panels):
-    """Where a part's panels begin and end, and where those probably begin that the thread takes next."""
-    upcoming = min(part + num_threads, num_parts - 1)
-    return (
-        num_panels * part // num_parts,
-        num_panels * (part + 1) // num_parts,
-        num_panels * upcoming // num_parts,
-    )
+def _pairs_of(num_rows, panels, num_threads):
+    """How many pairs to make of panels: as many for each thread. Those that are left are parts of their own,
+    so that threads have as much to do."""
+    return len(panels) // (2 * num_threads) * num_threads if pairs_pay(num_rows, panels) else 0
 
 
 @compiled()
-def _write(tile, bias, residual, top, left, result):
-    """A tile `[R, PANEL]`, plus bias and residual, to its place in `result`."""
-    for row in range(len(tile)):
-        sums, target = tile[row], result[top + row, left : left + PANEL]
-        if len(bias):
-            for i in range(PANEL):
-                sums[i] += number(bias[left + i])
-        if len(residual):
-            others = residual[top + row, left : left + PANEL]
-            for i in range(PANEL):
-                target[i] = kept(number(kept(sums[i], result)) + number(others[i]), result)
-        else:
-            for i in range(PANEL):
-                target[i] = kept(sums[i], result)
+def _panels_of(part, num_pairs):
+    """The first and the last panel of a part: the pairs come first."""
+    if part < num_pairs:
+        return 2 * part, 2 * part + 1
+    return num_pairs + part, num_pairs + part

@@ -12,7 +12,7 @@ from minipaged.cpu.dots import MOST_VECTORS, ROWS_TOGETHER, multiply_rows
 from minipaged.cpu.exponential import exponential
 from minipaged.cpu.instructions import address_of
 from minipaged.cpu.panel import PANEL
-from minipaged.cpu.tile import TILE_ROWS, multiply_scattered, multiply_tile
+from minipaged.cpu.tile import TILE_ROWS, WIDE_ROWS, multiply_scattered, multiply_tile, multiply_wide_tile
 from minipaged.cpu.vectors import LANES
 from minipaged.cpu.weights import ROW, largest, weigh
 
@@ -23,6 +23,15 @@ def tile(x, weights, result, size, resume, corner):
     row, column = corner
     operands = (x, row, column), (weights, row, column), (result, row, column)
     multiply_tile(size[0], size[1], operands[0], operands[1], operands[2], resume, (weights[:1], 0, 0), 43)
+
+
+@compiled()
+def wide_tile(x, weights, others, ahead, result, resume):
+    operands = (x, 0, 0), (weights, 0, 0), (others, 0, 0), (result, 1, 0)
+    following = (ahead, 0, 0)
+    num_rows, depth = x.shape
+    x, weights, others, result = operands
+    multiply_wide_tile(num_rows, depth, x, weights, others, result, resume, following, following, 43)
 
 
 @compiled()
@@ -95,6 +104,26 @@ def test_tile(num_rows: int, depth: int, resume: bool, half: bool, more: int, se
     np.testing.assert_allclose(result[part], expected + (before[part] if resume else 0), atol=1e-4)
     result[part] = before[part]
     np.testing.assert_array_equal(result, before, "only the tile is written")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    num_rows=st.integers(1, WIDE_ROWS),
+    depth=st.integers(1, 70),
+    resume=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_a_wide_tile_is_two_tiles(num_rows: int, depth: int, resume: bool, seed: int) -> None:
+    """To the last bit."""
+    x, weights, others = numbers(seed, num_rows, depth), *numbers(seed + 1, 2, depth, PANEL)
+    result = numbers(seed + 2, num_rows + 2, 2 * PANEL)
+    expected = result.copy()
+    for each, half in ((weights, slice(0, PANEL)), (others, slice(PANEL, None))):
+        narrow = expected[1:-1, half].copy()
+        tile(x, each, narrow, (num_rows, depth), resume, (0, 0))
+        expected[1:-1, half] = narrow
+    wide_tile(x, weights, others, as_bfloat16(weights)[0], result, resume)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_a_tiles_row_does_not_depend_on_the_others() -> None:

@@ -49,9 +49,11 @@ def test_it_is_what_linear_gives(
     assert torch.allclose(result.double(), expected, rtol=rtol, atol=atol)
 
 
-def test_a_row_is_the_same_in_any_company() -> None:
-    """To the last bit, also where a step is so large that its rows are computed in several goes."""
-    panels, x = packed(torch.randn(96, 700)), torch.randn(600, 700)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_row_is_the_same_in_any_company(dtype: torch.dtype) -> None:
+    """To the last bit, also where a step is so large that its rows are computed in several goes, and whether
+    panels are multiplied in pairs or not."""
+    panels, x = packed(torch.randn(5 * PANEL, 700).to(dtype)), torch.randn(600, 700).to(dtype)
     together = packed_linear(x, panels, None)
     for first, last in ((0, 1), (7, 20), (13, 45), (400, 600)):
         assert torch.equal(packed_linear(x[first:last], panels, None), together[first:last])
