@@ -18,6 +18,7 @@ from minipaged.cpu.calls import Call, CallSequence
 from minipaged.graphs.inputs import DecodeInputs, arrays_of
 from minipaged.kv.size import blocks_needed
 from minipaged.model.cpu_layer import TOKENS_AT_ONCE, CpuLayer
+from minipaged.model.cpu_norm import call_norm
 from minipaged.model.decoder import Decoder
 from minipaged.model.layer_room import LayerRoom
 from minipaged.step_batch import StepBatch
@@ -64,15 +65,18 @@ class CpuDecode:
         self._heads_of_qkv = config.num_heads, config.num_kv_heads, config.num_kv_heads
         empty = decoder.embed_tokens.new_empty
         self._hidden = empty(rows, config.hidden_size)  # [B, hidden]
+        self._normed = torch.empty_like(self._hidden)  # [B, hidden]
         self._cos = empty(rows, 1, config.head_dim // 2)  # [B, 1, D / 2]
         self._sin = torch.empty_like(self._cos)  # [B, 1, D / 2]
         self._heads = empty(rows, sum(self._heads_of_qkv), config.head_dim)  # [B, Hq + 2 * Hkv, D]
         self._attended = empty(rows, config.num_heads, config.head_dim)  # [B, Hq, D]
         self._room = LayerRoom(config, rows)
         rows_of_groups = torch.zeros(3, rows + 1, dtype=torch.int32, device="cpu")  # [3, B + 1]
+        self._rows_of_groups = rows_of_groups.numpy()  # the same memory, quicker to write to
         self._groups = QueryGroups(
             torch.arange(rows, dtype=torch.int32, device="cpu"), self._inputs.seq_lens, *rows_of_groups
         )
+        self._first_rows: dict[int, DecodeInputs] = {}  # making the views takes longer than filling them
         self._written_down: dict[tuple[int, int], CallSequence] = {}
 
     def bucket_of(self, batch: StepBatch) -> int | None:
@@ -83,7 +87,9 @@ class CpuDecode:
     def run(self, batch: StepBatch, bucket: int, rows: IntArray) -> tuple[Tensor, Tensor]:
         """Compute a step; see `DecodeSteps`."""
         located = self._layout.locate(batch)
-        inputs = self._inputs.first(bucket)
+        if bucket not in self._first_rows:
+            self._first_rows[bucket] = self._inputs.first(bucket)
+        inputs = self._first_rows[bucket]
         inputs.fill([torch.from_numpy(each) for each in arrays_of(batch, located)])
         if located.seq_lens.max() > located.block_tables.shape[1] * self._layout.block_size:
             raise IndexError("a block table is too short for its sequence")  # behind it is an older step's
@@ -100,17 +106,17 @@ class CpuDecode:
         # All layers have the same slots and tables: the first layer's calls tell.
         check_written(calls.arguments[WRITE], inputs.slot_mapping)
         check_attended(calls.arguments[ATTEND])
-        return self._decoder.norm(self._hidden[:bucket]), torch.from_numpy(rows)
+        return self._normed[:bucket], torch.from_numpy(rows)
 
     def _group(self, block_tables: IntArray) -> None:
         """Which sequences read the same blocks; behind their groups come empty ones."""
         members, starts, shared = group_decodes(block_tables)
         starts += [len(members)] * (len(members) - len(shared))
-        for kept, given in zip(self._groups[2:], (members, starts, shared), strict=True):
-            kept[: len(given)].copy_(torch.tensor(given, dtype=torch.int32, device="cpu"))
+        for kept, given in zip(self._rows_of_groups, (members, starts, shared), strict=True):
+            kept[: len(given)] = given
 
     def _calls(self, num_rows: int) -> list[Call]:
-        """All layers over the first rows of what this keeps."""
+        """All layers over the first rows of what this keeps, and the norm behind them."""
         inputs = self._inputs.first(num_rows)
         hidden, cos, sin, heads, attended = (
             kept[:num_rows] for kept in (self._hidden, self._cos, self._sin, self._heads, self._attended)
@@ -131,4 +137,5 @@ class CpuDecode:
                 AFTER: layer.call_after(hidden, attended, hidden, self._room, num_threads=threads),
             }
             calls += [of_layer[each] for each in range(len(of_layer))]
-        return calls
+        norm, normed = self._decoder.norm, self._normed[:num_rows]
+        return [*calls, call_norm(hidden, norm.weight, norm.eps, normed, num_threads=calls[0].num_threads)]

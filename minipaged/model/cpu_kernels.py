@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from minipaged.model.cpu_layer import TOKENS_AT_ONCE, CpuLayer, can_compile
+from minipaged.model.cpu_norm import cpu_norm
 from minipaged.model.decoder import Decoder
 from minipaged.model.layer_room import RoomOfThread
 from minipaged.model.leaves import Linear
@@ -37,6 +38,7 @@ def use_cpu_kernels(decoder: Decoder) -> None:
     layers = decoder.own_layers()
     if all(can_compile(layer, decoder.config) for layer in layers):
         room = RoomOfThread(decoder.config, TOKENS_AT_ONCE)
+        decoder.norm.norm = cpu_norm
         decoder.faster_layers = [CpuLayer(layer, decoder.config, room) for layer in layers]
 
 

@@ -16,6 +16,10 @@ Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 weights in another order; see `packed_product.py`."""
 
 
+Norm = Callable[[Tensor, Tensor, float], Tensor]
+"""(x [..., size], weight [size], eps) -> x scaled to a root mean square of 1, times weight; in x's dtype."""
+
+
 class Linear(nn.Module):
     """y = x Wᵀ + b. Every projection of the decoder goes through here.
 
@@ -49,17 +53,26 @@ class RMSNorm(nn.Module):
     """Scales the last dimension to a root mean square of 1 (Zhang and Sennrich, arXiv 1910.07467).
 
     The result is in the dtype of the input; the mean is taken in float32.
+
+    Attributes:
+        norm: what computes it. `rms_norm`, until something sets another.
     """
 
     def __init__(self, size: int, eps: float, *, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.weight = empty_parameter(size, dtype=dtype, device=device)
         self.eps = eps
+        self.norm: Norm = rms_norm
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., size] -> [..., size]."""
-        normed = F.rms_norm(x.to(torch.float32), x.shape[-1:], eps=self.eps)  # [..., size]
-        return self.weight * normed.to(x.dtype)
+        return self.norm(x, self.weight, self.eps)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """`Norm`, in PyTorch's terms."""
+    normed = F.rms_norm(x.to(torch.float32), x.shape[-1:], eps=eps)  # [..., size]
+    return weight * normed.to(x.dtype)
 
 
 def empty_parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:

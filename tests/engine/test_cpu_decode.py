@@ -221,9 +221,10 @@ def test_the_thread_of_the_first_step_may_end(packed: Pair) -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(run, engine, PROMPTS[:1], greedy(3)).result()
     assert sizes(engine) == {1}
-    room = steps_of(engine)._room
-    addresses = {each.x for each in steps_of(engine)._written_down[1, torch.get_num_threads()].arguments[::4]}
-    assert addresses == {room.x_address} == {room._x.data_ptr()}
+    steps = steps_of(engine)
+    *of_layers, norm = steps._written_down[1, torch.get_num_threads()].arguments
+    assert {each.x for each in of_layers[::4]} == {steps._room.x_address} == {steps._room._x.data_ptr()}
+    assert norm.x == steps._hidden.data_ptr()
     for output in run(engine, PROMPTS[:1], greedy(9), after_step=spoil):
         assert_greedy(packed.oracle, output)
 
