@@ -66,6 +66,17 @@ def nano_model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 
 
 @pytest.fixture(scope="session")
+def packed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose layers run in compiled code."""
+    return make_model(tmp_path_factory.mktemp("models") / "packed", hidden_size=64, num_layers=3)
+
+
+@pytest.fixture(scope="session")
+def packed(packed_folder: Path) -> Pair:
+    return Pair(load(str(packed_folder)), Oracle.from_folder(packed_folder))
+
+
+@pytest.fixture(scope="session")
 def nano_gqa(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """For the Triton kernels, on the device that they run on: small, because the interpreter takes a
     hundredth of a second for each tile."""

@@ -2,81 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import wraps
 from pathlib import Path
-from typing import TypeVar, cast
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minipaged import LLMEngine, SamplingParams
-from minipaged.attention.paged import Located
-from minipaged.attention.reference import reference_attention
-from minipaged.config import EngineOptions
 from minipaged.graphs import cpu_decode
-from minipaged.graphs.cpu_decode import CpuDecode
-from minipaged.kv.block_table import pad_block_tables, slot_mapping
-from minipaged.kv.cache import write_kv
-from minipaged.model.loader import LoadedModel, load_model
-from minipaged.parts import Parts
-from minipaged.step_batch import StepBatch
-from tests.oracle import Oracle, make_model
+from minipaged.model.loader import load_model
 from tests.torch_threads import torch_threads
 
-from .conftest import Pair, load
-from .driving import assert_all_free, assert_greedy, check_and_poison, drain, greedy, make_engine, run
+from .conftest import Pair
+from .driving import assert_all_free, assert_greedy, check_and_poison, drain, greedy, run
+from .written_down import PROMPTS, make, sizes, spoil, steps_of
 
-Function = TypeVar("Function", bound=Callable[..., object])
-
-PROMPTS = [[3, 1, 4, 1, 5, 9, 2, 6], [2, 7, 1, 8], [1], [9, 9], [6, 2, 8, 3, 1]]
 LENGTHS = [9, 7, 5, 3, 2]
 """Of the outputs: the batch shrinks from 5 sequences to 1."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model whose layers run in compiled code."""
-    return make_model(tmp_path_factory.mktemp("models") / "packed", hidden_size=64, num_layers=3)
-
-
-@pytest.fixture(scope="module")
-def packed(folder: Path) -> Pair:
-    return Pair(load(str(folder)), Oracle.from_folder(folder))
-
-
-def make(pair: Pair, **options: object) -> LLMEngine:
-    defaults: dict[str, object] = {"block_size": 4, "num_blocks": 60, "max_model_len": 64, "max_num_seqs": 8}
-    return make_engine(pair.model, **EngineOptions(**(defaults | options)))  # pyright: ignore[reportArgumentType]
-
-
-def steps_of(engine: LLMEngine) -> CpuDecode:
-    steps = engine._runner._decode_steps
-    assert isinstance(steps, CpuDecode)
-    return steps
-
-
-def sizes(engine: LLMEngine) -> set[int]:
-    """Of the steps that have been written down."""
-    return {num_rows for num_rows, _ in steps_of(engine)._written_down}
-
-
-@torch.inference_mode()
-def spoil(engine: LLMEngine) -> None:
-    """After a step: NaN wherever nobody's numbers are, and another step's inputs."""
-    check_and_poison(engine)
-    steps = steps_of(engine)
-    for kept in (steps._hidden, steps._cos, steps._sin, steps._heads, steps._attended):
-        kept.fill_(float("nan"))
-    steps._inputs.slot_mapping.fill_(0)
-    steps._inputs.seq_lens.fill_(31)
-    steps._inputs.block_tables.fill_(10**6)
-    for each in steps._groups[1:]:
-        each.fill_(3)
 
 
 def test_greedy_tokens_while_the_batch_shrinks(packed: Pair) -> None:
@@ -98,7 +42,7 @@ def numbers(engine: LLMEngine, prompts: list[list[int]], params: list[SamplingPa
 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_as_eager_to_the_last_bit(packed: Pair, folder: Path, data: st.DataObject) -> None:
+def test_as_eager_to_the_last_bit(packed: Pair, packed_folder: Path, data: st.DataObject) -> None:
     """Prompts that share blocks, samples that fork, chunks of prompts between decodes, a pool that is short,
     any number of threads: the numbers are those of an engine that does each step eagerly."""
     common = data.draw(st.lists(st.integers(0, 250), max_size=14))
@@ -115,7 +59,7 @@ def test_as_eager_to_the_last_bit(packed: Pair, folder: Path, data: st.DataObjec
     pair = packed
     if data.draw(st.booleans()):
         options["dtype"] = "bfloat16"
-        model = load_model(str(folder), dtype=torch.bfloat16, device=torch.device("cpu"))
+        model = load_model(str(packed_folder), dtype=torch.bfloat16, device=torch.device("cpu"))
         pair = Pair(model, packed.oracle)
     with torch_threads(data.draw(st.sampled_from([1, 2, 3]))), pytest.MonkeyPatch.context() as patch:
         patch.setattr("minipaged.cpu.threads.WORTH_THREADS", 1e-3)
@@ -179,41 +123,6 @@ def test_prefixes_that_are_read_together(packed: Pair) -> None:
     assert 9 in sizes(engine)
 
 
-def mislocate(
-    engine: LLMEngine, monkeypatch: pytest.MonkeyPatch, change: Callable[[Located], Located]
-) -> None:
-    """From now on sequences are believed to be elsewhere."""
-    layout = engine._runner._layout
-    located = layout.locate
-
-    def locate(batch: StepBatch) -> Located:
-        right = located(batch)
-        assert isinstance(right, Located)
-        return change(right)
-
-    monkeypatch.setattr(layout, "locate", locate)
-
-
-def test_table_that_is_too_short(packed: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind it in the buffers is an older step's, whose blocks there are."""
-    engine = make(packed)
-    engine.add_request("0", PROMPTS[0], greedy(5))
-    engine.step()
-    mislocate(engine, monkeypatch, lambda right: right._replace(block_tables=right.block_tables[:, :-1]))
-    with pytest.raises(IndexError, match="too short"):
-        engine.step()
-
-
-def test_heads_that_the_loops_of_attention_are_not_made_for(tmp_path: Path) -> None:
-    """The layers are compiled, attention is not."""
-    folder = make_model(tmp_path / "narrow", hidden_size=64, head_dim=16)
-    engine = make(Pair(load(str(folder)), Oracle.from_folder(folder)))
-    assert engine.model.decoder.faster_layers
-    assert engine._runner._decode_steps is None
-    for output in run(engine, PROMPTS, greedy(3)):
-        assert len(output.outputs[0].token_ids) == 3
-
-
 @torch.inference_mode()
 def test_the_thread_of_the_first_step_may_end(packed: Pair) -> None:
     """Python drops what is that thread's own. Calls are given addresses: none of them is there."""
@@ -252,64 +161,3 @@ def test_two_engines_in_two_threads_with_one_model(packed: Pair) -> None:
     expected = [serve(prompt) for prompt in prompts]
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(serve, prompts * 4)) == expected * 4
-
-
-@pytest.mark.parametrize(
-    ("field", "wrong", "message"),
-    [
-        ("slot_mapping", 240, "slot 240 of token 0 is not one of the cache's 240"),
-        ("slot_mapping", -1, "slot -1 of token 0"),
-        ("block_tables", 60, "a block that is not one of the 60"),
-        ("block_tables", -5, "a block that is not one of the 60"),
-    ],
-)
-@pytest.mark.parametrize("eager", [False, True])
-def test_wrong_places_are_refused(
-    packed: Pair, monkeypatch: pytest.MonkeyPatch, field: str, wrong: int, message: str, eager: bool
-) -> None:
-    engine = make(packed, enforce_eager=eager)
-    engine.add_request("0", PROMPTS[0], greedy(5))
-    engine.step()
-    mislocate(
-        engine,
-        monkeypatch,
-        lambda right: right._replace(**{field: np.full_like(getattr(right, field), wrong)}),
-    )
-    with pytest.raises(IndexError, match=message):
-        engine.step()
-    monkeypatch.undo()
-    (output,) = drain(engine, after_step=check_and_poison).values()  # what was wrong is forgotten
-    assert_greedy(packed.oracle, output, 5)
-
-
-def their(function: Function) -> Function:
-    """A reader's part, which does the same as ours."""
-
-    @wraps(function)
-    def part(*arguments: object) -> object:
-        return function(*arguments)
-
-    return cast(Function, part)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"enforce_eager": True},
-        {"attention_backend": "reference"},
-        {"kv_layout": "contiguous"},
-        {"kv_layout": "none"},
-        {"parts": Parts(slot_mapping=their(slot_mapping))},
-        {"parts": Parts(pad_block_tables=their(pad_block_tables))},
-        {"parts": Parts(write_kv=their(write_kv))},
-        {"parts": Parts(attention=their(reference_attention))},
-    ],
-)
-def test_who_has_none(packed: Pair, options: dict[str, object]) -> None:
-    """Settings that say so, and readers' own parts, which are called in each layer as they expect."""
-    assert make(packed, **options)._runner._decode_steps is None
-
-
-def test_a_model_whose_layers_are_not_compiled_has_none(nano_model: LoadedModel) -> None:
-    engine = make_engine(nano_model, num_blocks=9, max_model_len="auto")
-    assert engine._runner._decode_steps is None
