@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from minipaged import LLMEngine, SamplingParams
 from minipaged.graphs import cpu_decode
 from minipaged.model.loader import load_model
+from tests.oracle import make_model
 from tests.torch_threads import torch_threads
 
 from .conftest import Pair
@@ -65,6 +66,23 @@ def test_as_eager_to_the_last_bit(packed: Pair, packed_folder: Path, data: st.Da
         patch.setattr("minipaged.cpu.threads.WORTH_THREADS", 1e-3)
         expected = numbers(make(pair, enforce_eager=True, **options), prompts, params)
         assert numbers(make(pair, **options), prompts, params) == expected
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_sequence_in_company_is_as_alone(packed: Pair, tmp_path: Path, dtype: str) -> None:
+    """To the last bit, though many rows go through a layer another way than one (`cpu/panels.py`). All of
+    this model's matrices are in panels, that of the logits as well."""
+    folder = make_model(tmp_path / "whole", hidden_size=64, num_layers=3, vocab_size=256)
+    model = load_model(str(folder), dtype=getattr(torch, dtype), device=torch.device("cpu"))
+    pair = Pair(model, packed.oracle)
+    options: dict[str, object] = {"dtype": dtype, "num_blocks": 200}
+    prompts = [[(7 * i + k) % 250 for k in range(3 + i % 5)] for i in range(30)]
+    params = [SamplingParams(temperature=0, max_tokens=6, logprobs=2) for _ in prompts]
+    together = make(pair, max_num_seqs=30, **options)
+    found = numbers(together, prompts, params)
+    assert 30 in sizes(together)
+    alone = make(pair, **options)
+    assert found == [numbers(alone, [prompt], [one])[0] for prompt, one in zip(prompts, params, strict=True)]
 
 
 def test_another_number_of_threads_from_one_step_to_the_next(
