@@ -129,10 +129,12 @@ def test_a_request_of_the_greatest_length(packed: Pair, length: int) -> None:
     assert_greedy(packed.oracle, output, length - 8)
 
 
-def test_prefixes_that_are_read_together(packed: Pair) -> None:
-    """Of sequences whose neighbours in the batch begin with other blocks."""
-    beginnings = [[(3 * i + k) % 250 for i in range(70)] for k in range(3)]
-    prompts = [[*beginnings[i % 3], i, 2 * i] for i in range(9)]
+@pytest.mark.parametrize("common", [8, 70])
+def test_prefixes_that_are_read_together(packed: Pair, common: int) -> None:
+    """Of sequences whose neighbours in the batch begin with other blocks; some part before attention's first
+    chunk is read, some behind it."""
+    beginnings = [[(3 * i + k) % 250 for i in range(common)] for k in range(3)]
+    prompts = [[*beginnings[i % 3], *(5 * i * k % 250 for k in range(80 - common))] for i in range(9)]
     engine = make(packed, num_blocks=300, max_model_len=100, max_num_seqs=9)
     for beginning in beginnings:  # so that all find its blocks
         run(engine, [beginning], greedy(1))

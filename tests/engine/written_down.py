@@ -40,5 +40,7 @@ def spoil(engine: LLMEngine) -> None:
     steps._inputs.slot_mapping.fill_(0)
     steps._inputs.seq_lens.fill_(31)
     steps._inputs.block_tables.fill_(10**6)
-    for each in steps._groups[1:]:
-        each.fill_(3)
+    groups = steps._groups
+    groups.members.copy_(torch.arange(len(groups.members)))
+    groups.starts.copy_(2 * (torch.arange(len(groups.starts)) % 2))  # what would be groups, if it were read
+    groups.shared.fill_(10**6)

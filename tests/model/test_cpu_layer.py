@@ -114,6 +114,21 @@ def test_a_token_is_the_same_in_any_company_and_on_any_threads(
                 assert torch.equal(part, whole[some])
 
 
+@pytest.mark.parametrize(("hidden_size", "intermediate_size"), [(64, 4096), (2048, 64)])
+@torch.inference_mode()
+def test_wide_matrices(hidden_size: int, intermediate_size: int) -> None:
+    """Not all rows go over their panels together: x would leave the cache."""
+    config = config_of(
+        make_config("llama", hidden_size=hidden_size, intermediate_size=intermediate_size, num_layers=1)
+    )
+    plain, fast = two_kinds(config, torch.float32)
+    hidden, cos, sin, attended = inputs(config, torch.float32, 90)
+    expected = *plain.before_attention(hidden, cos, sin), plain.after_attention(hidden, attended)
+    ours = *fast.before_attention(hidden, cos, sin), fast.after_attention(hidden, attended)
+    for result, right in zip(ours, expected, strict=True):
+        assert torch.allclose(result, right, rtol=1e-4, atol=1e-3)
+
+
 @torch.inference_mode()
 def test_a_nan_stays_in_its_token() -> None:
     config = config_of(make_config("llama"))
