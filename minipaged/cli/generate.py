@@ -23,6 +23,7 @@ from minipaged.view.printable import one_line, printable
 if TYPE_CHECKING:
     from minipaged.outputs import CompletionOutput, RequestOutput
     from minipaged.prompts import Prompt
+    from minipaged.sampling.params import SamplingParams
 
 EXIT_REQUEST_FAILED = 1
 
@@ -60,11 +61,39 @@ def run(args: argparse.Namespace) -> int:
         remark(str(llm.engine.memory_plan))  # in a terminal, LLM has shown it
     with suitable_threads(llm.engine.model.decoder):
         outputs = llm.generate(prompts, params)
+    _say_what_had_no_effect(params)
+    _say_what_was_cut_off(outputs, params, llm.engine.max_model_len)
     if args.json:
         _print_json(outputs)
     else:
         _print_texts(outputs, has_text=llm.engine.model.tokenizer is not None)
     return _report_failures(outputs)
+
+
+def _say_what_had_no_effect(params: SamplingParams) -> None:
+    of_draws = {
+        "--top-p": params.top_p != 1,
+        "--top-k": params.top_k > 0,
+        "--min-p": params.min_p > 0,
+        "--seed": params.seed is not None,
+    }
+    given = [name for name, is_given in of_draws.items() if is_given]
+    if params.greedy and given:
+        remark(f"Nothing is drawn at temperature 0, so {', '.join(given)} had no effect: add --temperature 1")
+
+
+def _say_what_was_cut_off(
+    outputs: Sequence[RequestOutput], params: SamplingParams, max_model_len: int
+) -> None:
+    samples = [sample for output in outputs for sample in output.outputs]
+    cut = [
+        each for each in samples if each.finish_reason == "length" and len(each.token_ids) < params.max_tokens
+    ]
+    if cut:
+        remark(
+            f"{len(cut)} of {len(samples)} outputs ended before --max-tokens: prompt and output together "
+            f"have at most max_model_len={max_model_len:,} tokens here"
+        )
 
 
 def parse_token_ids(text: str) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from minipaged.cli.progress import CHECKING
 from minipaged.cli.source_code import print_source
 from minipaged.cli.streams import remark, stdout_console
 
@@ -23,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
 
     console = stdout_console()
     chapters = None if args.chapter is None else [registry.chapter(args.chapter)]
-    found = progress(chapters, before=lambda changed: remark("Checking what has changed …"))
+    found = progress(chapters, before=lambda changed: remark(CHECKING))
     exercise = next_exercise(found)
     if exercise is None:
         where = "Everything that there is" if chapters is None else f"All of chapter {args.chapter}"

@@ -6,6 +6,9 @@ import argparse
 
 from minipaged.cli.streams import remark, stdout_console
 
+CHECKING = "Checking what has changed. The first time, half a minute or so: the engine's loops are compiled …"
+"""Nothing is printed for as long as that takes."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`minipaged progress` has no arguments."""
@@ -16,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     from minipaged.course.progress import next_exercise, progress
     from minipaged.course.progress_view import ProgressView
 
-    found = progress(before=lambda chapters: remark("Checking what has changed …"))
+    found = progress(before=lambda chapters: remark(CHECKING))
     console = stdout_console()
     console.print(ProgressView(found))
     exercise = next_exercise(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,9 @@ def locate_or_fetch(name: str, *, weights: bool = True, progress: bool = False) 
             raise ModelNotFoundError(
                 f"There is no folder {name}, it is not in the hub's cache, and {error} {NAMES}"
             ) from error
-    raise ModelNotFoundError(f"There is no model {name!r}. {NAMES}")
+    similar = difflib.get_close_matches(name.lower(), BUILT_IN, n=1)
+    hint = f"; did you mean {similar[0]!r}?" if similar else "."
+    raise ModelNotFoundError(f"There is no model {name!r}{hint} {NAMES}")
 
 
 def _fetch_smollm2(*, weights: bool, progress: bool) -> Location:

@@ -39,6 +39,22 @@ def test_one_prompt_prints_its_text_and_nothing_else(capsys: pytest.CaptureFixtu
     assert len(err.splitlines()) == 1
 
 
+def test_what_changes_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = run(capsys, "a", "--max-tokens", "2", "--seed", "3", "--top-p", "0.5", *POOL)
+    assert "--top-p, --seed had no effect: add --temperature 1" in err
+    _, _, err = run(capsys, "a", "--max-tokens", "2", "--seed", "3", "--temperature", "1", *POOL)
+    assert "no effect" not in err
+
+
+def test_outputs_that_the_longest_request_cuts_off(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--max-model-len", "16", *POOL)
+    _, _, err = run(capsys, "Once upon a time", "Once", "--max-tokens", "100", *options)
+    assert "2 of 2 outputs ended before --max-tokens" in err
+    assert "max_model_len=16" in err
+    _, _, err = run(capsys, "Once", "--max-tokens", "4", *options)
+    assert "--max-tokens" not in err
+
+
 def test_json_has_a_line_for_each_output(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(
         capsys,

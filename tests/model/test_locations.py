@@ -247,3 +247,8 @@ def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert smollm2_wheel.cache_folder() == tmp_path / ".cache" / "minipaged"
+
+
+def test_a_name_with_a_slip() -> None:
+    with pytest.raises(ModelNotFoundError, match="no model 'smolm2-135M'; did you mean 'smollm2-135m'"):
+        locate_or_fetch("smolm2-135M", weights=True)
