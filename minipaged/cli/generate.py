@@ -85,11 +85,10 @@ def _say_what_had_no_effect(params: SamplingParams) -> None:
 def _say_what_was_cut_off(
     outputs: Sequence[RequestOutput], params: SamplingParams, max_model_len: int
 ) -> None:
+    asked = params.max_tokens
     samples = [sample for output in outputs for sample in output.outputs]
-    cut = [
-        each for each in samples if each.finish_reason == "length" and len(each.token_ids) < params.max_tokens
-    ]
-    if cut:
+    cut = [each for each in samples if each.finish_reason == "length" and len(each.token_ids) != asked]
+    if cut and asked is not None:
         remark(
             f"{len(cut)} of {len(samples)} outputs ended before --max-tokens: prompt and output together "
             f"have at most max_model_len={max_model_len:,} tokens here"
