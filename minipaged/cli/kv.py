@@ -164,6 +164,7 @@ def kv_budget(args: argparse.Namespace, model: ModelShape, dtype: str) -> KVBudg
     if weights >= usable:
         raise ConfigError(
             f"{terms} leaves nothing for the KV cache of {model.name}: take more memory or a smaller dtype"
+            + (f". A number without a unit is bytes: {args.memory}GB?" if args.memory < 2**20 else "")
         )
     return KVBudget(
         usable - weights, f"KV cache: {terms} = {amount(usable - weights)} (activations not counted)"

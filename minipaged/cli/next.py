@@ -41,5 +41,7 @@ def run(args: argparse.Namespace) -> int:
     console.print(f"stuck?   minipaged hint {exercise.number}")
     text = folders.exercise_file(chapter).read_text(encoding="utf-8")
     console.print()
-    print_source(console, stubs.text_of(text, names[0]))
+    # A method is shown in its class, whose docstring says what it is.
+    whole = dict.fromkeys(name.partition(".")[0] for name in names)
+    print_source(console, "\n\n\n".join(stubs.text_of(text, each) for each in whole))
     return 0

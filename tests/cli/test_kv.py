@@ -132,6 +132,7 @@ def test_a_folder_with_only_a_config(tmp_path: Path, capsys: pytest.CaptureFixtu
     ("arguments", "message"),
     [
         (["OPT-13B", "--memory", "24GB"], r"24 GB × 0.92 − 25.71 GB of weights leaves nothing for the KV"),
+        (["OPT-13B", "--memory", "24"], r"A number without a unit is bytes: 24GB\?"),
         (["OPT-13B", "--memory", "lots"], r"argument --memory: 'lots' is not an amount of memory"),
         (["OPT-13B", "--memory", "1GB", "--kv-memory", "1GB"], r"not allowed with argument"),
         (["OPT-13B", "--block-size", "0"], r"argument --block-size: '0' is not an integer of at least 1"),

@@ -10,6 +10,7 @@ from minipaged.cli import check as check_command
 from minipaged.cli import main as cli
 from minipaged.cli import questions
 from minipaged.course import folders, progress, registry, stubs
+from minipaged.course.chapter import Chapter
 from minipaged.course.generate import stub_of
 from minipaged.course.results import TestResult
 
@@ -19,25 +20,29 @@ CHAPTER = registry.chapter(1)
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The reader's file, untouched; nothing is remembered, and no tests are run."""
-    path = tmp_path / f"{CHAPTER.stem}.py"
-    path.write_text(stub_of(CHAPTER), encoding="utf-8")
+    return _file_of(CHAPTER, tmp_path, monkeypatch)
+
+
+def _file_of(chapter: Chapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / f"{chapter.stem}.py"
+    path.write_text(stub_of(chapter), encoding="utf-8")
     monkeypatch.setattr(folders, "exercise_file", lambda chapter: path)
     monkeypatch.setattr(folders, "state_folder", lambda: tmp_path / "state")
 
     def run_tests(chapters: object) -> list[TestResult]:
         missing = stubs.unwritten(path.read_text(encoding="utf-8"))
         return [
-            TestResult(1, e.number, "t", 1, "todo" if e.number in missing else "pass", "")
-            for e in CHAPTER.exercises
+            TestResult(chapter.number, e.number, "t", 1, "todo" if e.number in missing else "pass", "")
+            for e in chapter.exercises
         ]
 
     monkeypatch.setattr(progress, "run_tests", run_tests)
-    monkeypatch.setattr(registry, "chapters", lambda: (CHAPTER,))
+    monkeypatch.setattr(registry, "chapters", lambda: (chapter,))
     return path
 
 
-def _solve(path: Path, *numbers: str) -> None:
-    source = folders.solution_file(CHAPTER).read_text(encoding="utf-8")
+def _solve(path: Path, *numbers: str, chapter: Chapter = CHAPTER) -> None:
+    source = folders.solution_file(chapter).read_text(encoding="utf-8")
     path.write_text(stubs.make_stub(source, numbers), encoding="utf-8")
 
 
@@ -63,6 +68,18 @@ def test_next_is_the_first_that_does_not_pass(mine: Path, capsys: pytest.Capture
     assert cli.main(["next", "1"]) == 0
     assert "All of chapter 1 passes" in capsys.readouterr().out
     assert cli.main(["next", "77"]) != 0
+
+
+def test_next_shows_methods_in_their_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chapter = registry.chapter(3)
+    _solve(_file_of(chapter, tmp_path, monkeypatch), "3.1", "3.2", chapter=chapter)
+    assert cli.main(["next"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("3.3  ")
+    for line in ("class FreeList:", "    def pop(", "def grow("):
+        assert shown.count(f"\n{line}") == 1
 
 
 def test_progress_draws_everything(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
