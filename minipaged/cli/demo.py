@@ -67,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
     show = LiveShow(console, labels, args.delay) if live else PlainShow(console, labels)
     with suitable_threads(engine.model.decoder):
         compile_loops(engine)
-    with suitable_threads(engine.model.decoder), show:
-        outputs = serve(engine, workload, show)
+        with show:
+            outputs = serve(engine, workload, show)
     print_report(console, engine, workload, outputs, show)
     return 0
 

@@ -39,8 +39,8 @@ WIDE_ROWS = 6 if HAS_AVX512 else 1
 """Rows of a wide tile, of two panels, at most: 4 vectors of sums each, and 4 of weights."""
 
 WIDE_PAYS = HAS_AVX512
-"""Whether wide tiles multiply many rows faster. For as many multiplications a tile of 6
-rows reads 10 operands, one of 12 rows and a single panel 14."""
+"""Whether wide tiles multiply many rows faster. For 24 multiplications of vectors one of 6 rows loads 10
+operands, a tile of 12 rows 14."""
 
 
 @intrinsic

@@ -1,7 +1,7 @@
 """The decoder's small work as single loops, compiled by numba: norm and rotation.
 
-PyTorch makes five passes over the hidden states for a norm and eight for a rotation, and
-each pass has the overhead of a call: about as much as its work, when a step has few tokens.
+PyTorch makes five passes over the hidden states for a norm and eight for a rotation, and each pass has the
+overhead of a call: about as much as its work, when a step has few tokens.
 
 A function that begins with `share_` does its part of the work of several threads. Importing this module
 imports numba.
