@@ -118,7 +118,8 @@ def compile_loops(engine: LLMEngine) -> None:
 
     if engine.model.decoder.device.type != "cpu":
         return
-    elsewhere = LLMEngine(engine.config, engine.model)
+    small = replace(engine.config, num_blocks=3, kv_cache_memory_bytes=None, max_model_len=2)
+    elsewhere = LLMEngine(small, engine.model)
     elsewhere.add_request("first", {"prompt_token_ids": [0]}, SamplingParams(temperature=0, max_tokens=2))
     while elsewhere.has_unfinished_requests():
         elsewhere.step()

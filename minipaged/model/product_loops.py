@@ -27,9 +27,7 @@ def share_product(counter, num_threads, x, panels, bias, residual, result):
         result: `[T, P * PANEL]`, written.
     """
     num_rows, num_columns = x.shape
-    at_once = max(1, min(rows_at_once(num_columns), num_rows))
-    tile = aligned(at_once * 2 * PANEL).reshape(at_once, 2 * PANEL)
-    room = aligned(DEPTH * PANEL).reshape(2, DEPTH // 2, PANEL)
+    at_once, tile, room = _rooms_for(num_rows, num_columns)
     num_pairs = _pairs_of(num_rows, panels, num_threads)
     num_parts = len(panels) - num_pairs
     while True:
@@ -68,9 +66,7 @@ def share_gated_product(counter, num_threads, x, panels, like, result):
     """
     num_rows, num_columns = x.shape
     num_parts = len(panels) // 2
-    at_once = max(1, min(rows_at_once(num_columns), num_rows))
-    tile = aligned(at_once * 2 * PANEL).reshape(at_once, 2 * PANEL)
-    room = aligned(DEPTH * PANEL).reshape(2, DEPTH // 2, PANEL)
+    at_once, tile, room = _rooms_for(num_rows, num_columns)
     while True:
         part = take_part(counter)
         if part >= num_parts:
@@ -85,6 +81,15 @@ def share_gated_product(counter, num_threads, x, panels, like, result):
                 multiply_panel(rows, panels, pair[0], pair[1], tile, 0)
                 multiply_panel(rows, panels, pair[1], following[0], tile, PANEL)
             gate_rows(len(rows), (tile, 0, 0), like, (result, top, part * PANEL))
+
+
+@compiled()
+def _rooms_for(num_rows, num_columns):
+    """How many rows of x go over the panels together; what they make of a pair of panels, float32 `[rows,
+    2 * PANEL]`; and the room that `multiply_pair` takes."""
+    at_once = max(1, min(rows_at_once(num_columns), num_rows))
+    tile = aligned(at_once * 2 * PANEL).reshape(at_once, 2 * PANEL)
+    return at_once, tile, aligned(DEPTH * PANEL).reshape(2, DEPTH // 2, PANEL)
 
 
 @compiled()
