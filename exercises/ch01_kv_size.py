@@ -122,7 +122,7 @@ def account(num_slots: int, reserved: Sequence[ReservedRegion]) -> MemoryBreakdo
 
     A region of 10 slots with 3 tokens now and 5 at its end, in a cache of 16:
 
-    >>> from minipaged.kv.region_allocator import Region
+    >>> from minipaged.baseline.region_allocator import Region
     >>> account(16, [ReservedRegion(Region(0, 10), num_tokens=3, num_tokens_at_end=5)])
     ... # doctest: +NORMALIZE_WHITESPACE
     MemoryBreakdown(token_states=3, reservation=2, internal_fragmentation=5,

@@ -1,7 +1,7 @@
 """Chapter 2, the contiguous baseline: a KV cache in which each request has one region to itself.
 
 One *slot* holds one token's keys and values. A `Region` is slots `start` to `end - 1`, side by side;
-it is in `minipaged/kv/region_allocator.py`, and is a value: make a new one, never change one.
+it is in `minipaged/baseline/region_allocator.py`, and is a value: make a new one, never change one.
 Free lists and tensors are changed in place, as the docstrings say.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from minipaged.baseline.region_allocator import Region
 from minipaged.course import NotYet
 from minipaged.course.ch02.static_batch import StaticBatch
-from minipaged.kv.region_allocator import Region
 from minipaged.sim.lengths import RequestLengths
 
 if TYPE_CHECKING:

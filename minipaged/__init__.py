@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from minipaged.config import EngineConfig
-    from minipaged.engine import LLMEngine
+    from minipaged.engine.llm_engine import LLMEngine
+    from minipaged.engine.outputs import BeamSearchOutput, BeamSearchSequence, CompletionOutput, RequestOutput
+    from minipaged.engine.stats import EngineStats
     from minipaged.errors import (
         ConfigError,
         EngineBusyError,
@@ -29,26 +31,24 @@ if TYPE_CHECKING:
     )
     from minipaged.kv.breakdown import MemoryBreakdown
     from minipaged.llm import LLM
-    from minipaged.outputs import BeamSearchOutput, BeamSearchSequence, CompletionOutput, RequestOutput
     from minipaged.sampling.beam_params import BeamSearchParams
     from minipaged.sampling.params import SamplingParams
-    from minipaged.stats import EngineStats
 
 __version__ = "0.1.0"
 
 # The names are looked up when first used, so that `import minipaged` does not import torch.
 _HOME = {
     "LLM": "minipaged.llm",
-    "LLMEngine": "minipaged.engine",
-    "EngineStats": "minipaged.stats",
+    "LLMEngine": "minipaged.engine.llm_engine",
+    "EngineStats": "minipaged.engine.stats",
     "MemoryBreakdown": "minipaged.kv.breakdown",
     "EngineConfig": "minipaged.config",
     "BeamSearchParams": "minipaged.sampling.beam_params",
-    "BeamSearchOutput": "minipaged.outputs",
-    "BeamSearchSequence": "minipaged.outputs",
+    "BeamSearchOutput": "minipaged.engine.outputs",
+    "BeamSearchSequence": "minipaged.engine.outputs",
     "SamplingParams": "minipaged.sampling.params",
-    "RequestOutput": "minipaged.outputs",
-    "CompletionOutput": "minipaged.outputs",
+    "RequestOutput": "minipaged.engine.outputs",
+    "CompletionOutput": "minipaged.engine.outputs",
     "MinipagedError": "minipaged.errors",
     "ConfigError": "minipaged.errors",
     "SamplingParamsError": "minipaged.errors",

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
+from minipaged.baseline.region_allocator import RegionAllocatorName
+from minipaged.baseline.reserve import ReserveRule
 from minipaged.config_conflicts import check_conflicts
 from minipaged.errors import ConfigError
-from minipaged.kv.region_allocator import RegionAllocatorName
-from minipaged.kv.reserve import ReserveRule
 from minipaged.stages import stage_options
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class EngineConfig:
             shared, with `kv_layout="paged"` and `fork_mode="share"`; see `caches_prefixes`.
         prefix_caching_hash_algo: `sha256`, `sha256_cbor`, `xxhash` or `xxhash_cbor`.
         scheduling_policy: `"fcfs"`, `"priority"` (a smaller number is more urgent), or `"shortest"`
-            (the shortest prompt first, with ageing). See `minipaged/waiting_queue.py`.
+            (the shortest prompt first, with ageing). See `minipaged/scheduler/policy.py`.
         preemption_mode: how a preempted request comes back: `"recompute"` its tokens, or `"swap"` its
             blocks to CPU memory (and recompute where that is full). `"never"` admits a request only if
             it and all running ones surely fit at their greatest lengths, so that none is preempted.
@@ -96,14 +96,14 @@ class EngineConfig:
             test, not to be fast.
         enforce_eager: on a CUDA device with the backend `triton`, decode steps replay CUDA graphs, which
             are captured when the engine is made; on a CPU with the backend `cpu`, the calls of a decode
-            step are written down once. `True` turns both off. See `minipaged/graphs/`.
+            step are written down once. `True` turns both off. See `minipaged/runner/decode_steps.py`.
         load_format: `"dummy"` fills the model's real shape with random weights.
         seed: seeds the dummy weights, and the sampling of requests that bring no seed.
         kv_layout: `"paged"`: blocks, on demand. `"contiguous"`: one region for each sequence, reserved
             for its whole life when its request is admitted, so that nobody is ever preempted.
             `"none"`: nothing is kept, and each step computes a sequence from its beginning; the
             settings of the pool have no effect then.
-        reserve: slots of a region, `"max"`, `"pow2"` or `"oracle"`; see `minipaged/kv/reserve.py`.
+        reserve: slots of a region, `"max"`, `"pow2"` or `"oracle"`; see `minipaged/baseline/reserve.py`.
             Only with `kv_layout="contiguous"`.
         region_allocator: who divides the slots, `"first_fit"` or `"buddy"`. Only with
             `kv_layout="contiguous"`.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from minipaged.baseline.region_allocator import RegionAllocatorName
 from minipaged.errors import ConfigError
-from minipaged.kv.region_allocator import RegionAllocatorName
 
 if TYPE_CHECKING:
     from minipaged.config import EngineConfig

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from minipaged.config import EngineConfig, EngineOptions
-from minipaged.engine import LLMEngine
+from minipaged.engine.llm_engine import LLMEngine
+from minipaged.engine.outputs import BeamSearchOutput, BeamSearchSequence, RequestOutput
+from minipaged.engine.prompts import Prompt, TokensPrompt, as_prompt_list
 from minipaged.errors import ConfigError, EngineBusyError, PromptError, SamplingParamsError
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.model.tokenizer import ChatMessage
-from minipaged.outputs import BeamSearchOutput, BeamSearchSequence, RequestOutput
-from minipaged.prompts import Prompt, TokensPrompt, as_prompt_list
 from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.params import SamplingParams
 
@@ -60,7 +60,7 @@ class LLM:
         """Generate for one prompt or several, batched as the engine sees fit.
 
         Args:
-            prompts: a string, token ids, a dict (see `minipaged.prompts`), or a list of these.
+            prompts: a string, token ids, a dict (see `minipaged.engine.prompts`), or a list of these.
             sampling_params: one for all prompts, or one for each; `SamplingParams()` if not given.
             use_tqdm: show a progress bar, if this is a terminal or a notebook. (vLLM's name.)
 

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from minipaged.attention.metadata import AttentionFn
-from minipaged.attention.one_sequence import AttendOneFn
-from minipaged.graphs.capture import Capture
+from minipaged.baseline.attend_one import AttendOneFn
+from minipaged.baseline.buddy import AllocateBuddy, FreeBuddy, allocate_buddy, free_buddy
+from minipaged.baseline.first_fit import AllocateFirstFit, FreeFirstFit, allocate_first_fit, free_first_fit
+from minipaged.baseline.region_slots import ReadRegion, WriteRegion, read_region, write_region
 from minipaged.kv.block_table import PadBlockTables, SlotMapping, pad_block_tables, slot_mapping
-from minipaged.kv.buddy import AllocateBuddy, FreeBuddy, allocate_buddy, free_buddy
 from minipaged.kv.cache import CopyBlocks, WriteKV
 from minipaged.kv.copy_on_write import Append, Fork, Free, append, fork, free
-from minipaged.kv.first_fit import AllocateFirstFit, FreeFirstFit, allocate_first_fit, free_first_fit
 from minipaged.kv.free_queue import MakeFreeQueue, full_queue
 from minipaged.kv.prefix_hash import HashFunction
-from minipaged.kv.region_slots import ReadRegion, WriteRegion, read_region, write_region
 from minipaged.kv.size import KVShape, num_blocks_that_fit
+from minipaged.runner.capture import Capture
 
 
 class BytesPerToken(Protocol):

@@ -12,10 +12,10 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal
 
-from minipaged.beam_search import BeamSearch
+from minipaged.baseline.region_allocator import Region
 from minipaged.kv.block_table import BlockTable
-from minipaged.kv.region_allocator import Region
-from minipaged.kv.sharing import BlockUsage
+from minipaged.kv.block_usage import BlockUsage
+from minipaged.sampling.beam_search import BeamSearch
 from minipaged.sampling.params import SamplingParams
 
 FinishReason = Literal["stop", "length", "abort"]
@@ -51,7 +51,7 @@ class Sequence:
         cpu_block_table: where their contents are while the sequence is swapped out.
         block_hashes: the hash of each full block of `token_ids`, as far as it was needed.
         prefix_ids: for each leading block that is in the prefix cache, the id of the prefix that
-            ends with it (see `kv/prefix.py`).
+            ends with it (see `kv/prefix_cache.py`).
         finish_reason: why it ended, or `None` while it has not.
     """
 

@@ -12,6 +12,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 
 from minipaged.errors import ModelNotFoundError
+from tests.model_pairs import nano_gqa, nano_model, packed, packed_folder, random_models, smollm2, tiny
+
+__all__ = ["nano_gqa", "nano_model", "packed", "packed_folder", "random_models", "smollm2", "tiny"]
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +23,7 @@ def smollm2_path() -> Path:
 
     Without it the test is skipped; in CI, where it must be there, it fails.
     """
-    from minipaged.model.locations import SMOLLM2, locate_or_fetch
+    from minipaged.loading.locations import SMOLLM2, locate_or_fetch
 
     try:
         path = locate_or_fetch(SMOLLM2).path

@@ -14,9 +14,8 @@ from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.prefix_hash import PrefixHasher
 from minipaged.request import Request, RequestStatus, Sequence
 from minipaged.sampling.params import SamplingParams
-from minipaged.scheduler import ScheduledSequence, Scheduler, SchedulerOutput
-
-from .kv.simulated_tensor import SimulatedTensor, texts
+from minipaged.scheduler.scheduler import ScheduledSequence, Scheduler, SchedulerOutput
+from tests.kv.simulated_tensor import SimulatedTensor, texts
 
 NextToken = Callable[[tuple[int, ...], int], int]
 

@@ -27,9 +27,9 @@ from transformers import (
     Qwen3Config,
 )
 
+from minipaged.loading.hf_config import read_hf_config
+from minipaged.loading.loader import LoadedModel
 from minipaged.model.config import ModelConfig
-from minipaged.model.hf_config import read_hf_config
-from minipaged.model.loader import LoadedModel
 
 Family = Literal["llama", "mistral", "qwen2", "qwen3"]
 FAMILIES: tuple[Family, ...] = ("llama", "mistral", "qwen2", "qwen3")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minipaged.baseline.region_allocator import Region
 from minipaged.course.ch02.drawing import draw_regions
 from minipaged.course.expect import expect_equal
-from minipaged.kv.region_allocator import Region
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

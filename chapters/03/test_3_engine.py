@@ -13,7 +13,7 @@ from minipaged.course.seams import ResolvedParts
 @pytest.mark.in_engine
 def test_your_blocks_in_the_engine(resolved: ResolvedParts) -> None:
     from minipaged.course.in_engine import run_in_engine
-    from minipaged.engine import LLMEngine
+    from minipaged.engine.llm_engine import LLMEngine
 
     held: list[int] = []
 

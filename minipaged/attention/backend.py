@@ -7,15 +7,15 @@ from importlib.util import find_spec
 
 import torch
 
-from minipaged.attention.cpu import cpu_attention
-from minipaged.attention.cpu_cache import cpu_write_kv
 from minipaged.attention.metadata import AttentionFn
 from minipaged.attention.reference import reference_attention
-from minipaged.attention.triton_setup import prepare_triton
 from minipaged.config import AttentionBackend
+from minipaged.cpu.attention.attention import cpu_attention
+from minipaged.cpu.attention.cache import cpu_write_kv
 from minipaged.errors import ConfigError
 from minipaged.kv import cache
 from minipaged.kv.cache import CopyBlocks, WriteKV
+from minipaged.triton_kernels.setup import prepare_triton
 
 
 def select_attention(backend: AttentionBackend, device: torch.device) -> AttentionFn:
@@ -31,7 +31,7 @@ def select_attention(backend: AttentionBackend, device: torch.device) -> Attenti
         return cpu_attention
     if backend == "triton":
         prepare_triton(device)  # before the import, which is where Triton decides how kernels run
-        from minipaged.attention.triton_backend import TritonAttention
+        from minipaged.triton_kernels.attention import TritonAttention
 
         return TritonAttention.on(device)
     return reference_attention
@@ -57,7 +57,7 @@ def select_cache_functions(backend: AttentionBackend, device: torch.device) -> C
         return CacheFunctions(cpu_write_kv, cache.copy_blocks)
     if backend == "triton":
         prepare_triton(device)
-        from minipaged.attention import triton_cache
+        from minipaged.triton_kernels import cache as triton_cache
 
         return CacheFunctions(triton_cache.write_kv, triton_cache.copy_blocks)
     return CacheFunctions(cache.write_kv, cache.copy_blocks)

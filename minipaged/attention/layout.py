@@ -12,7 +12,7 @@ from typing import Protocol
 from torch import Tensor
 
 from minipaged.model.decoder import AttendFn
-from minipaged.step_batch import StepBatch
+from minipaged.runner.step_batch import StepBatch
 from minipaged.to_device import IntArray
 
 

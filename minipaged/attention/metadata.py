@@ -8,7 +8,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from minipaged.attention.query_groups import QueryGroups, group_queries
+from minipaged.cpu.attention.query_groups import QueryGroups, group_queries
 
 
 @dataclass(frozen=True)

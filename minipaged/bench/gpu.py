@@ -16,10 +16,10 @@ from pathlib import Path
 
 import torch
 
-from minipaged.attention.triton_setup import prepare_triton
 from minipaged.bench.gpu_groups import GROUPS, Group, run_group
 from minipaged.bench.gpu_part import PartRecord
 from minipaged.errors import ConfigError
+from minipaged.triton_kernels.setup import prepare_triton
 
 
 def run_gpu_check(out: Path, *, rehearse: bool, groups: Sequence[Group] = GROUPS) -> list[PartRecord]:

@@ -18,9 +18,9 @@ from typing import Protocol, cast
 
 import torch
 
-from minipaged.attention.triton_setup import prepare_triton
 from minipaged.bench.gpu_groups import GROUPS
 from minipaged.bench.gpu_part import PartRecord, Parts, run_parts
+from minipaged.triton_kernels.setup import prepare_triton
 
 SHARE_TO_BEGIN = 0.9
 """Of a group's time: no part begins after that."""

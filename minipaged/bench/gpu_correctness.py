@@ -74,7 +74,7 @@ class Correctness:
 
 def cache_kernels(device: torch.device) -> list[Row]:
     """`write_kv` and `copy_blocks` move numbers: the result is equal, or wrong."""
-    from minipaged.attention import triton_cache
+    from minipaged.triton_kernels import cache as triton_cache
 
     rows: list[Row] = []
     for dtype in TOLERANCE:
@@ -106,7 +106,7 @@ def cache_kernels(device: torch.device) -> list[Row]:
 
 def _split_decodes(case: AttentionCase) -> Tensor:
     """The decodes of a case by `paged_decode_split`, with parts of several sizes, some of them empty."""
-    from minipaged.attention.triton_decode_split import paged_decode_split
+    from minipaged.triton_kernels.decode_split import paged_decode_split
 
     query, metadata = case.query[: case.metadata.num_decodes], case.metadata
     output = torch.full_like(query, float("nan"))

@@ -14,9 +14,9 @@ import torch
 
 from minipaged.bench.gpu_workload import EngineSizes
 from minipaged.config import EngineConfig, EngineOptions
-from minipaged.engine import LLMEngine
-from minipaged.graphs.capture import rerun
+from minipaged.engine.llm_engine import LLMEngine
 from minipaged.parts import Parts
+from minipaged.runner.capture import rerun
 from minipaged.sampling.params import SamplingParams
 from minipaged.sim.workload import Workload
 

@@ -7,7 +7,7 @@ import torch
 from minipaged.bench.gpu_engines import make_engine
 from minipaged.bench.gpu_part import PartResult, Row
 from minipaged.bench.gpu_workload import EngineSizes, first_requests, nano_vllm_workload
-from minipaged.outputs import CompletionOutput
+from minipaged.engine.outputs import CompletionOutput
 from minipaged.sampling.params import SamplingParams
 
 NUM_REQUESTS = 24

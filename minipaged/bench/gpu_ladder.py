@@ -9,9 +9,9 @@ from minipaged.bench.gpu_part import PartResult, Parts, Row
 from minipaged.bench.gpu_workload import FULL, REHEARSAL, EngineSizes, first_requests, nano_vllm_workload
 from minipaged.bench.ladder import Ladder
 from minipaged.config import EngineConfig, EngineOptions
-from minipaged.engine_assembly import load_configured_model
+from minipaged.engine.assembly import load_configured_model
 from minipaged.kv.size import blocks_needed
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from minipaged.stages import NUM_STAGES
 
 BLOCK_SIZE = 16

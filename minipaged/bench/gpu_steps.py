@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 from minipaged.bench.gpu_engines import add_requests, make_engine
 from minipaged.bench.gpu_part import PartResult, Row
 from minipaged.bench.gpu_workload import EngineSizes, nano_vllm_workload
-from minipaged.engine import LLMEngine
+from minipaged.engine.llm_engine import LLMEngine
 from minipaged.sim.workload import Workload, WorkloadRequest
 
 

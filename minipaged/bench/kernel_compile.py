@@ -23,16 +23,16 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from minipaged.attention.split_rule import MAX_SPLITS
-from minipaged.attention.triton_cache import COPY_TILE, copy_kernel, write_kernel
-from minipaged.attention.triton_decode import decode_kernel
-from minipaged.attention.triton_decode_split import decode_part_kernel, merge_kernel
-from minipaged.attention.triton_prefill import prefill_kernel
-from minipaged.attention.triton_setup import INTERPRET
-from minipaged.attention.triton_softmax import dot_dtype
-from minipaged.attention.triton_tiles import Tiles, decode_tiles, next_power_of_two, prefill_tiles
 from minipaged.bench.kernel_resources import Resources
 from minipaged.errors import ConfigError
+from minipaged.triton_kernels.cache import COPY_TILE, copy_kernel, write_kernel
+from minipaged.triton_kernels.decode import decode_kernel
+from minipaged.triton_kernels.decode_split import decode_part_kernel, merge_kernel
+from minipaged.triton_kernels.prefill import prefill_kernel
+from minipaged.triton_kernels.setup import INTERPRET
+from minipaged.triton_kernels.softmax import dot_dtype
+from minipaged.triton_kernels.split_rule import MAX_SPLITS
+from minipaged.triton_kernels.tiles import Tiles, decode_tiles, next_power_of_two, prefill_tiles
 
 KernelName = Literal["write_kv", "copy_blocks", "decode", "decode_part", "merge", "prefill"]
 KERNELS: tuple[KernelName, ...] = get_args(KernelName)

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 
 from minipaged.bench.stage_run import OnTokens, Outputs, StageResult, run_stage
 from minipaged.config import EngineConfig, EngineOptions
-from minipaged.engine import LLMEngine
+from minipaged.engine.llm_engine import LLMEngine
+from minipaged.engine.memory_plan import plan_memory
 from minipaged.errors import ConfigError
-from minipaged.memory_plan import plan_memory
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from minipaged.sim.workload import Workload
 
 BASE_STAGE = 2

@@ -9,26 +9,26 @@ from statistics import median
 
 import torch
 
-from minipaged.attention.paged import PagedLayout
+from minipaged.attention.paged_layout import PagedLayout
 from minipaged.attention.reference import reference_attention
-from minipaged.block_counts import count_step
+from minipaged.engine.block_counts import count_step
+from minipaged.engine.output_processor import OutputProcessor
+from minipaged.engine.take_result import take_result
 from minipaged.errors import ConfigError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.block_table import slot_mapping
+from minipaged.kv.block_usage import BlockUsage
 from minipaged.kv.cache import KVCache, write_kv
 from minipaged.kv.prefix_hash import PrefixHasher
-from minipaged.kv.sharing import BlockUsage
 from minipaged.kv.size import blocks_needed
-from minipaged.model.loader import LoadedModel, load_model
-from minipaged.output_processor import OutputProcessor
+from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.request import Request
-from minipaged.runner import SequenceResult
+from minipaged.runner.model_runner import SequenceResult
+from minipaged.runner.step_batch import build_step_batch
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import SampledToken
-from minipaged.scheduler import Scheduler
-from minipaged.scheduler_output import SchedulerOutput
-from minipaged.step_batch import build_step_batch
-from minipaged.step_results import take_result
+from minipaged.scheduler.scheduler import Scheduler
+from minipaged.scheduler.scheduler_output import SchedulerOutput
 
 TOKEN_ID = 5
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from minipaged.engine import LLMEngine
+from minipaged.engine.llm_engine import LLMEngine
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.sampling.params import SamplingParams
 from minipaged.sim.workload import Workload

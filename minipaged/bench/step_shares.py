@@ -9,17 +9,17 @@ from statistics import median
 import numpy as np
 import torch
 
-from minipaged.attention.paged import PagedLayout
+from minipaged.attention.paged_layout import PagedLayout
 from minipaged.bench.scheduler_steps import locating_layout
 from minipaged.config import EngineConfig
-from minipaged.engine_assembly import Machinery, assemble
-from minipaged.model.loader import load_model
-from minipaged.output_processor import OutputProcessor
+from minipaged.engine.assembly import Machinery, assemble
+from minipaged.engine.output_processor import OutputProcessor
+from minipaged.engine.take_result import take_result
+from minipaged.loading.loader import load_model
 from minipaged.request import Request
+from minipaged.runner.step_batch import build_step_batch
 from minipaged.sampling.params import SamplingParams
-from minipaged.scheduler_output import SchedulerOutput
-from minipaged.step_batch import build_step_batch
-from minipaged.step_results import take_result
+from minipaged.scheduler.scheduler_output import SchedulerOutput
 
 PROMPT_TOKENS = 128
 

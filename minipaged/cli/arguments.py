@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from minipaged.errors import ConfigError
-from minipaged.sizing.byte_amounts import parse_memory
+from minipaged.view.byte_amounts import parse_memory
 
 
 def memory_amount(text: str) -> int:

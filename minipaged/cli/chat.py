@@ -24,8 +24,8 @@ from minipaged.view.printable import printable
 
 if TYPE_CHECKING:
     from minipaged.cli.conversation import Conversation
-    from minipaged.engine import LLMEngine
-    from minipaged.outputs import RequestOutput
+    from minipaged.engine.llm_engine import LLMEngine
+    from minipaged.engine.outputs import RequestOutput
     from minipaged.sampling.params import SamplingParams
 
 COMMANDS = "/reset forgets the conversation, /exit or Ctrl-D leaves, Ctrl-C stops an answer"
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
     from minipaged.cli.conversation import Conversation
     from minipaged.config import EngineConfig
-    from minipaged.engine import LLMEngine
+    from minipaged.engine.llm_engine import LLMEngine
 
     fetch_model(args)
     options = engine_options(args)

@@ -15,8 +15,8 @@ from minipaged.cli.threads import suitable_threads
 if TYPE_CHECKING:
     from minipaged.cli.demo_show import Show
     from minipaged.cli.demo_workload import DemoWorkload
-    from minipaged.engine import LLMEngine
-    from minipaged.outputs import RequestOutput
+    from minipaged.engine.llm_engine import LLMEngine
+    from minipaged.engine.outputs import RequestOutput
 
 DELAY = 0.05
 """Seconds that a step takes at least in the live view."""
@@ -78,11 +78,11 @@ def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
     from minipaged.cli.demo_pool import choose_block_size, choose_num_blocks
     from minipaged.cli.demo_workload import make_workload
     from minipaged.config import EngineConfig
-    from minipaged.engine import LLMEngine
-    from minipaged.engine_assembly import load_configured_model
+    from minipaged.engine.assembly import load_configured_model
+    from minipaged.engine.llm_engine import LLMEngine
+    from minipaged.engine.memory_plan import plan_memory
     from minipaged.errors import ConfigError
     from minipaged.kv.size import max_model_len_that_fits
-    from minipaged.memory_plan import plan_memory
 
     fetch_model(args)
     config = EngineConfig(args.model, **engine_options(args))
@@ -113,7 +113,7 @@ def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
 
 def compile_loops(engine: LLMEngine) -> None:
     """Serve a short request elsewhere: what is compiled when it is first used is none of the demo's time."""
-    from minipaged.engine import LLMEngine
+    from minipaged.engine.llm_engine import LLMEngine
     from minipaged.sampling.params import SamplingParams
 
     if engine.model.decoder.device.type != "cpu":

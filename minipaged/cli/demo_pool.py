@@ -17,8 +17,8 @@ from minipaged.kv.prefix_hash import PrefixHasher
 from minipaged.kv.size import blocks_needed
 from minipaged.request import Request
 from minipaged.sampling.params import SamplingParams
-from minipaged.scheduler import Scheduler
-from minipaged.scheduler_output import SchedulerOutput
+from minipaged.scheduler.scheduler import Scheduler
+from minipaged.scheduler.scheduler_output import SchedulerOutput
 
 LARGEST_BLOCK = 16
 SHARED_BLOCKS = 3

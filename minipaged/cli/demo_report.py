@@ -11,13 +11,13 @@ from rich.text import Text
 
 from minipaged.cli.demo_show import Show
 from minipaged.cli.demo_workload import DemoRequest, DemoWorkload
-from minipaged.sizing.byte_amounts import format_binary
+from minipaged.view.byte_amounts import format_binary
 from minipaged.view.pool_snapshot import SequenceKey
 from minipaged.view.printable import one_line
 
 if TYPE_CHECKING:
-    from minipaged.engine import LLMEngine
-    from minipaged.outputs import RequestOutput
+    from minipaged.engine.llm_engine import LLMEngine
+    from minipaged.engine.outputs import RequestOutput
 
 PROMPT_WIDTH = 48
 TEXT_WIDTH = 160

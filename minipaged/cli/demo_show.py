@@ -17,7 +17,7 @@ from minipaged.view.pool_snapshot import PoolSnapshot, SequenceKey, take_snapsho
 from minipaged.view.terminal import PoolView
 
 if TYPE_CHECKING:
-    from minipaged.engine import LLMEngine
+    from minipaged.engine.llm_engine import LLMEngine
 
 NUM_NOTES = 3
 """Lines of events below the live picture."""

@@ -189,7 +189,7 @@ def fetch_model(args: argparse.Namespace) -> None:
     Raises:
         ModelNotFoundError: no such model, or it cannot be fetched.
     """
-    from minipaged.model.locations import locate_or_fetch
+    from minipaged.loading.locations import locate_or_fetch
 
     in_terminal = sys.stderr.isatty()
     if in_terminal:

@@ -21,8 +21,8 @@ from minipaged.errors import PromptError
 from minipaged.view.printable import one_line, printable
 
 if TYPE_CHECKING:
-    from minipaged.outputs import CompletionOutput, RequestOutput
-    from minipaged.prompts import Prompt
+    from minipaged.engine.outputs import CompletionOutput, RequestOutput
+    from minipaged.engine.prompts import Prompt
     from minipaged.sampling.params import SamplingParams
 
 EXIT_REQUEST_FAILED = 1

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from minipaged.sizing.byte_amounts import format_binary
+from minipaged.view.byte_amounts import format_binary
 
 TRITON_TIMEOUT_SECONDS = 120
 
@@ -158,7 +158,7 @@ def triton() -> Finding:
 def models() -> list[Finding]:
     """The built-in names, and where each is. Looks, but fetches nothing."""
     try:
-        from minipaged.model.locations import BUILT_IN, locate
+        from minipaged.loading.locations import BUILT_IN, locate
 
         found = {name: locate(name) for name in BUILT_IN}
     except Exception as error:  # as above
@@ -189,7 +189,7 @@ def folders() -> list[Finding]:
 
 
 def _own_cache() -> Path:
-    from minipaged.model.smollm2_wheel import cache_folder
+    from minipaged.loading.smollm2_wheel import cache_folder
 
     return cache_folder()
 

@@ -16,8 +16,8 @@ from minipaged.kv.size import (
     num_blocks_that_fit,
     resolve_max_model_len,
 )
-from minipaged.sizing.byte_amounts import format_binary, format_decimal
-from minipaged.sizing.known_models import DTYPE_BYTES, KNOWN_MODELS, ModelShape
+from minipaged.loading.known_models import DTYPE_BYTES, KNOWN_MODELS, ModelShape
+from minipaged.view.byte_amounts import format_binary, format_decimal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the sizes. Raises `MinipagedError` for a model or an amount that cannot be used."""
     from rich.console import Console
 
-    from minipaged.sizing.shape_lookup import shape_of
+    from minipaged.loading.shape_lookup import shape_of
 
     model = shape_of(args.model)
     dtype = model.dtype if args.dtype == "auto" else args.dtype

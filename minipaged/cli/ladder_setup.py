@@ -14,7 +14,7 @@ from minipaged.stages import NUM_STAGES
 
 if TYPE_CHECKING:
     from minipaged.bench.ladder import Ladder
-    from minipaged.model.loader import LoadedModel
+    from minipaged.loading.loader import LoadedModel
     from minipaged.sim.workload import Workload
 
 NUM_REQUESTS = 32
@@ -44,7 +44,7 @@ def prepare(args: argparse.Namespace) -> tuple[Ladder, list[tuple[Workload, Sequ
     """
     from minipaged.bench.ladder import Ladder
     from minipaged.config import EngineConfig
-    from minipaged.engine_assembly import load_configured_model
+    from minipaged.engine.assembly import load_configured_model
     from minipaged.sim.lengths import ALPACA, SHAREGPT
     from minipaged.sim.workload import make_shared_prefix_workload, make_workload
 

@@ -12,10 +12,10 @@ from minipaged.config import EngineConfig, EngineOptions
 from minipaged.course.expect import Wrong, expect, show
 from minipaged.course.oracle import TIE, distance_to_greedy, llama_of
 from minipaged.course.seams import ResolvedParts
-from minipaged.engine import LLMEngine
+from minipaged.engine.llm_engine import LLMEngine
+from minipaged.engine.outputs import RequestOutput
 from minipaged.errors import InvariantError
-from minipaged.model.loader import load_model
-from minipaged.outputs import RequestOutput
+from minipaged.loading.loader import load_model
 from minipaged.sampling.params import SamplingParams
 
 PROMPTS = (

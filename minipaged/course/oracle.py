@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, GenerationConfig, LlamaConfig, PreTrainedModel
 
 from minipaged.errors import CourseError
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 
 TIE = 1e-4
 """Where the oracle's two best logits are within this of each other, either is right."""

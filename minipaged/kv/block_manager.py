@@ -16,7 +16,7 @@ from minipaged.kv.breakdown import MemoryBreakdown, paged_breakdown
 from minipaged.kv.copy_on_write import Append, BlockCopy, Fork, Free
 from minipaged.kv.free_queue import MakeFreeQueue, full_queue
 from minipaged.kv.manager import KVManager
-from minipaged.kv.prefix import ROOT_PREFIX_ID, CachedBlock, PrefixBlock, PrefixCache
+from minipaged.kv.prefix_cache import ROOT_PREFIX_ID, CachedBlock, PrefixBlock, PrefixCache
 from minipaged.kv.prefix_hash import PrefixHasher, cache_salt_keys
 from minipaged.kv.size import blocks_needed
 from minipaged.request import Request, Sequence

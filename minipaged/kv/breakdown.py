@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from minipaged.baseline.region_allocator import Region, RegionAllocator
 from minipaged.errors import InvariantError
 from minipaged.kv.block_pool import BlockPool
-from minipaged.kv.region_allocator import Region, RegionAllocator
 from minipaged.request import Request
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.kv.cache import BlockCopy
-from minipaged.kv.prefix import CachedBlock
+from minipaged.kv.prefix_cache import CachedBlock
 from minipaged.request import Request, Sequence
 
 

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from minipaged.cpu.products.panel_product import in_rows
 from minipaged.model.config import ModelConfig
 from minipaged.model.layer import Layer, LayerHalves
 from minipaged.model.leaves import Linear, RMSNorm, empty_parameter
-from minipaged.model.packed_product import in_rows
 from minipaged.model.rope import RotaryEmbedding
 
 AttendFn = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -33,7 +33,7 @@ dimensions are contiguous, their first is strided.
 
 class Decoder(nn.Module):
     """Token ids and positions in, hidden states and logits out. Decode steps may take the same way elsewhere:
-    see `graphs/`.
+    see `runner/decode_steps.py`.
 
     Args:
         config: the model's shape.

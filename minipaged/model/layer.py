@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from minipaged.cpu.products.panel_product import in_rows
 from minipaged.model.config import ModelConfig
 from minipaged.model.leaves import Linear, RMSNorm
-from minipaged.model.packed_product import in_rows
 from minipaged.model.rope import rotate
 
 

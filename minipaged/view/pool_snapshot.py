@@ -14,7 +14,7 @@ from minipaged.kv.block_pool import NULL_BLOCK
 from minipaged.request import Request, RequestStatus, Sequence
 
 if TYPE_CHECKING:
-    from minipaged.engine import LLMEngine
+    from minipaged.engine.llm_engine import LLMEngine
 
 BlockState = Literal["null", "free", "cached", "used"]
 

@@ -7,8 +7,8 @@ import torch
 
 from minipaged.attention import backend
 from minipaged.attention.backend import select_attention
-from minipaged.attention.cpu import cpu_attention
 from minipaged.attention.reference import reference_attention
+from minipaged.cpu.attention.attention import cpu_attention
 from minipaged.errors import ConfigError
 
 CPU = torch.device("cpu")

@@ -9,8 +9,7 @@ import torch
 from hypothesis import given, settings
 
 from minipaged.attention.reference import attend_one, gather, reference_attention
-
-from .ragged import Heads, Span, Step, dense_attention, make_step, steps
+from tests.attention.ragged import Heads, Span, Step, dense_attention, make_step, steps
 
 SMALL = Heads(num_kv_heads=2, group=2, head_dim=32)
 MIXED = [

@@ -17,7 +17,6 @@ pytest.importorskip("triton")
 
 from minipaged.attention.backend import select_attention
 from minipaged.attention.metadata import AttentionMetadata
-from minipaged.attention.triton_setup import INTERPRET
 from minipaged.bench import gpu_workload
 from minipaged.bench.gpu import run_gpu_check
 from minipaged.bench.gpu_correctness import Correctness
@@ -25,9 +24,10 @@ from minipaged.bench.gpu_graphs import TIE, first_difference
 from minipaged.bench.gpu_groups import GROUPS, Group, read_records, run_group
 from minipaged.bench.gpu_sizes import REHEARSAL
 from minipaged.cli.main import main
+from minipaged.engine.outputs import CompletionOutput
 from minipaged.errors import ConfigError
-from minipaged.outputs import CompletionOutput
 from minipaged.sampling.logprobs import Logprob
+from minipaged.triton_kernels.setup import INTERPRET
 
 ROOT = Path(__file__).parents[2]
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

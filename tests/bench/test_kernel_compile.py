@@ -18,9 +18,9 @@ import pytest
 
 pytest.importorskip("triton")
 
-from minipaged.attention.split_rule import PROGRAMS_PER_MULTIPROCESSOR
-from minipaged.attention.triton_setup import INTERPRET
 from minipaged.bench.kernel_resources import SHARED_MEMORY, Resources
+from minipaged.triton_kernels.setup import INTERPRET
+from minipaged.triton_kernels.split_rule import PROGRAMS_PER_MULTIPROCESSOR
 
 ROOT = Path(__file__).parents[2]
 COMPILED = {name: value for name, value in os.environ.items() if name != INTERPRET}

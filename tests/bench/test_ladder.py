@@ -21,13 +21,12 @@ from minipaged.bench.stage_run import Latency, MemoryShares, run_stage
 from minipaged.config import EngineOptions
 from minipaged.errors import ConfigError
 from minipaged.kv.breakdown import MemoryBreakdown
-from minipaged.model.loader import LoadedModel, load_model
+from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.sim.lengths import ALPACA, SHAREGPT
 from minipaged.sim.workload import make_shared_prefix_workload, make_workload
 from minipaged.stages import NUM_STAGES
+from tests.bench.results import stage_result, workload_result
 from tests.oracle import make_model
-
-from .results import stage_result, workload_result
 
 STAGES = range(1, NUM_STAGES + 1)
 VOCAB_SIZE = 32

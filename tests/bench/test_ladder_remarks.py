@@ -6,8 +6,7 @@ import pytest
 
 from minipaged.bench.ladder_remarks import remarks
 from minipaged.bench.stage_run import StageResult
-
-from .results import stage_result, workload_result
+from tests.bench.results import stage_result, workload_result
 
 
 def lines_for(*stages: StageResult) -> list[str]:

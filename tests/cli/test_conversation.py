@@ -8,7 +8,7 @@ import pytest
 
 from minipaged.cli.conversation import Conversation
 from minipaged.errors import PromptError
-from minipaged.model.folder import read_tokenizer
+from minipaged.loading.folder import read_tokenizer
 from minipaged.model.tokenizer import Tokenizer
 from tests.byte_tokenizer import byte_tokenizer
 from tests.oracle import add_byte_tokenizer

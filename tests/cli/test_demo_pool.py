@@ -14,10 +14,10 @@ from minipaged.cli.demo_pool import choose_block_size, choose_num_blocks, rehear
 from minipaged.cli.demo_show import Show
 from minipaged.cli.demo_workload import make_workload
 from minipaged.config import EngineConfig
-from minipaged.engine import LLMEngine
+from minipaged.engine.llm_engine import LLMEngine
 from minipaged.errors import ConfigError
 from minipaged.kv.size import blocks_needed
-from minipaged.model.loader import load_model
+from minipaged.loading.loader import load_model
 from minipaged.view.labels import Labels
 from tests.byte_tokenizer import byte_tokenizer
 

@@ -16,7 +16,7 @@ import torch
 from minipaged.cli import health
 from minipaged.cli.health import Finding, Package, State
 from minipaged.cli.main import main
-from minipaged.model.locations import TINY_FOLDER
+from minipaged.loading.locations import TINY_FOLDER
 
 ROOT = Path(__file__).parents[2]
 
@@ -156,8 +156,8 @@ def test_models_and_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_checks_report_what_they_cannot_find_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "minipaged.model.locations", None)
-    monkeypatch.setitem(sys.modules, "minipaged.model.smollm2_wheel", None)
+    monkeypatch.setitem(sys.modules, "minipaged.loading.locations", None)
+    monkeypatch.setitem(sys.modules, "minipaged.loading.smollm2_wheel", None)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert health.models()[0].detail.startswith("cannot be looked for: ")
     assert health.folders()[0].detail.startswith("not known: ")

@@ -7,14 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minipaged.cpu.compiled import compiled
-from minipaged.cpu.dots import MOST_VECTORS, ROWS_TOGETHER, multiply_rows
-from minipaged.cpu.exponential import exponential
-from minipaged.cpu.instructions import address_of
-from minipaged.cpu.panel import PANEL
-from minipaged.cpu.tile import TILE_ROWS, WIDE_ROWS, multiply_scattered, multiply_tile, multiply_wide_tile
-from minipaged.cpu.vectors import LANES
-from minipaged.cpu.weights import ROW, largest, weigh
+from minipaged.cpu.arithmetic.dots import MOST_VECTORS, ROWS_TOGETHER, multiply_rows
+from minipaged.cpu.arithmetic.exponential import exponential
+from minipaged.cpu.arithmetic.vectors import LANES
+from minipaged.cpu.attention.softmax_row import ROW, largest, weigh
+from minipaged.cpu.compiler.compiled import compiled
+from minipaged.cpu.compiler.instructions import address_of
+from minipaged.cpu.products.panel import PANEL
+from minipaged.cpu.products.tile import (
+    TILE_ROWS,
+    WIDE_ROWS,
+    multiply_scattered,
+    multiply_tile,
+    multiply_wide_tile,
+)
 
 
 @compiled()

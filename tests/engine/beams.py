@@ -10,7 +10,7 @@ import torch
 from transformers import GenerationConfig
 
 from minipaged import BeamSearchOutput, BeamSearchParams, RequestOutput
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from tests.oracle import Oracle
 
 TIE = 1e-4

@@ -9,7 +9,7 @@ import torch
 
 from minipaged import EngineConfig, LLMEngine, RequestOutput, SamplingParams
 from minipaged.config import EngineOptions
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from tests.oracle import Oracle
 
 TIE = 1e-4

@@ -7,14 +7,14 @@ import torch
 
 from minipaged import LLM, BeamSearchOutput, BeamSearchParams, SamplingParams
 from minipaged.errors import EngineBusyError, PromptError, RequestTooLargeError, SamplingParamsError
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from tests.engine.beams import (
     assert_hypotheses,
     assert_sequences,
     transformers_beam_search,
 )
-from tests.engine.conftest import Pair
 from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, drain, greedy, make_engine
+from tests.model_pairs import Pair
 
 PROMPT = [(11 * i + 3) % 250 for i in range(13)]
 TEXTS = ["Once upon a time", "The little dog was"]

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from minipaged import BeamSearchParams, LLMEngine, RequestOutput, SamplingParams
 from minipaged.config import PreemptionMode
 from minipaged.kv.size import blocks_needed
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from tests.engine.beams import assert_hypotheses, transformers_beam_search, with_eos
-from tests.engine.conftest import RANDOM_MODELS, Pair
 from tests.engine.driving import (
     assert_all_free,
     assert_greedy,
@@ -25,6 +24,7 @@ from tests.engine.driving import (
     make_engine,
     run,
 )
+from tests.model_pairs import RANDOM_MODELS, Pair
 
 PROMPT = [(11 * i + 3) % 250 for i in range(13)]
 

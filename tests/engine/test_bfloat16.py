@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from minipaged import LLM, SamplingParams
-from minipaged.model.locations import TINY_FOLDER
+from minipaged.loading.locations import TINY_FOLDER
 from tests.oracle import Oracle
 
 PROMPTS = (

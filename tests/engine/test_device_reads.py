@@ -19,17 +19,16 @@ from torch.overrides import TorchFunctionMode
 pytest.importorskip("triton")
 
 from minipaged import BeamSearchParams, LLMEngine, SamplingParams
-from minipaged.attention.triton_setup import prepare_triton
 from minipaged.config import EngineOptions
-from minipaged.graphs.capture import rerun
+from minipaged.cpu.products.panel_product import in_rows
+from minipaged.loading.loader import LoadedModel
 from minipaged.model.leaves import Linear
-from minipaged.model.loader import LoadedModel
-from minipaged.model.packed_product import in_rows
 from minipaged.parts import Parts
+from minipaged.runner.capture import rerun
 from minipaged.sampling import draw
-
-from .conftest import Pair
-from .driving import greedy, make_engine
+from minipaged.triton_kernels.setup import prepare_triton
+from tests.engine.driving import greedy, make_engine
+from tests.model_pairs import Pair
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 READS = {"tolist", "item", "cpu", "numpy", "__bool__", "__int__", "__float__", "__index__", "__iter__"}
@@ -85,7 +84,10 @@ def without_kernels(nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(module, "product", F.linear)
     for weight in decoder.matrices():
         monkeypatch.setattr(weight, "data", in_rows(weight.data))
-    from minipaged.attention import triton_cache, triton_decode, triton_decode_split, triton_prefill
+    from minipaged.triton_kernels import cache as triton_cache
+    from minipaged.triton_kernels import decode as triton_decode
+    from minipaged.triton_kernels import decode_split as triton_decode_split
+    from minipaged.triton_kernels import prefill as triton_prefill
 
     kernels: dict[ModuleType, tuple[str, ...]] = {
         triton_cache: ("write_kernel", "copy_kernel"),

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from minipaged.errors import RequestTooLargeError
 from minipaged.kv.size import blocks_needed
-from tests.engine.conftest import RANDOM_MODELS, Pair
 from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, greedy, make_engine, run
+from tests.model_pairs import RANDOM_MODELS, Pair
 
 BLOCK_SIZES = (1, 4, 16, 32)
 VOCAB = 257

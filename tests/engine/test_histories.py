@@ -7,11 +7,11 @@ import random
 import pytest
 
 from minipaged import BeamSearchParams, LLMEngine, SamplingParams
+from minipaged.baseline.buddy import next_power_of_two
 from minipaged.config import EngineOptions, KVLayoutName, PreemptionMode
+from minipaged.engine.prompts import TokensPrompt
 from minipaged.errors import PromptError, SamplingParamsError
-from minipaged.kv.buddy import next_power_of_two
-from minipaged.model.loader import LoadedModel
-from minipaged.prompts import TokensPrompt
+from minipaged.loading.loader import LoadedModel
 from tests.engine.driving import assert_all_free, check_and_poison, make_engine, num_slots
 
 NUM_HISTORIES = 1000

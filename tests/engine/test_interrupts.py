@@ -13,9 +13,9 @@ import pytest
 from minipaged import LLM, BeamSearchParams, SamplingParams
 from minipaged.config import EngineOptions, ForkMode
 from minipaged.kv.block_table import BlockTable
-from minipaged.scheduler_output import ScheduledSequence, SchedulerOutput
-from tests.engine.conftest import Pair
+from minipaged.scheduler.scheduler_output import ScheduledSequence, SchedulerOutput
 from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, drain, greedy, make_engine
+from tests.model_pairs import Pair
 
 if TYPE_CHECKING:
     from _typeshed import TraceFunction

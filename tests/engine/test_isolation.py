@@ -10,12 +10,12 @@ import torch
 
 from minipaged import LLM, LLMEngine, SamplingParams
 from minipaged.config import HashAlgorithm
-from minipaged.model.loader import LoadedModel
-from minipaged.output_processor import OutputProcessor
+from minipaged.engine.output_processor import OutputProcessor
+from minipaged.loading.loader import LoadedModel
 from minipaged.sampling.queued import Queued
 from minipaged.sampling.sampler import SampledToken, SamplingRow
-from tests.engine.conftest import Pair
 from tests.engine.driving import assert_all_free, assert_greedy, drain, greedy, make_engine, run
+from tests.model_pairs import Pair
 
 PROMPTS = [[(7 * i + n) % 250 for i in range(10 + 7 * n)] for n in range(4)]
 
@@ -119,7 +119,7 @@ def test_logits_that_are_nan_end_their_request_alone(tiny: Pair, monkeypatch: py
     engine = make_engine(tiny.model, num_blocks=80)
     add_all(engine)
     engine.step()
-    import minipaged.runner as runner
+    import minipaged.runner.model_runner as runner
 
     def queue_samples(logits: torch.Tensor, rows: list[SamplingRow]) -> Queued[list[SampledToken]]:
         logits[1] = float("nan")

@@ -7,12 +7,11 @@ from typing import Unpack
 import pytest
 
 from minipaged import LLM, BeamSearchParams, LLMEngine, MemoryBreakdown, SamplingParams
+from minipaged.baseline.region_allocator import RegionAllocatorName
 from minipaged.config import EngineOptions
 from minipaged.errors import ConfigError, InvariantError, RequestTooLargeError, SamplingParamsError
-from minipaged.kv.region_allocator import RegionAllocatorName
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from minipaged.stages import stage_options
-from tests.engine.conftest import Pair
 from tests.engine.driving import (
     assert_all_free,
     assert_greedy,
@@ -22,6 +21,7 @@ from tests.engine.driving import (
     make_engine,
     run,
 )
+from tests.model_pairs import Pair
 
 CONTIGUOUS = EngineOptions(kv_layout="contiguous", block_size=4, max_model_len=16)
 UNCACHED = EngineOptions(kv_layout="none", max_model_len=16)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from minipaged import LLM, LLMEngine, SamplingParams
+from minipaged.engine.prompts import TextPrompt, TokensPrompt
 from minipaged.errors import (
     ConfigError,
     PromptError,
@@ -14,9 +15,8 @@ from minipaged.errors import (
     RequestTooLargeError,
     SamplingParamsError,
 )
-from minipaged.prompts import TextPrompt, TokensPrompt
-from tests.engine.conftest import Pair
 from tests.engine.driving import assert_all_free, assert_greedy, drain, greedy, make_engine, run
+from tests.model_pairs import Pair
 
 MAX_LEN = 64
 

@@ -8,7 +8,7 @@ import pytest
 
 from minipaged import LLM, BeamSearchParams, LLMEngine, MemoryBreakdown, SamplingParams
 from minipaged.errors import RequestTooLargeError
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from tests.engine.driving import greedy, make_engine, run
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from minipaged import LLM, LLMEngine, SamplingParams
 from minipaged.errors import PromptError
-from tests.engine.conftest import Pair
 from tests.engine.driving import drain, greedy, make_engine, run
+from tests.model_pairs import Pair
 
 PROMPT = [(5 * i) % 250 for i in range(12)]
 

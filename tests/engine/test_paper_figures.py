@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from minipaged import LLMEngine, SamplingParams
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from tests.engine.driving import assert_all_free, drain, greedy, make_engine
 from tests.kv.test_paper_figures import blocks, counts, hand_out
 

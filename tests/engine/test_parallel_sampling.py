@@ -8,8 +8,8 @@ import torch
 from minipaged import LLMEngine, RequestOutput, SamplingParams
 from minipaged.kv.block_table import BlockIds, Slots, slot_mapping
 from minipaged.parts import Parts
-from tests.engine.conftest import Pair
 from tests.engine.driving import assert_all_free, drain, greedy, make_engine, run
+from tests.model_pairs import Pair
 
 N = 64
 PROMPT = [(7 * i) % 250 for i in range(20)]

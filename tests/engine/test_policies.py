@@ -7,9 +7,9 @@ import random
 import pytest
 
 from minipaged import LLMEngine
-from minipaged.model.loader import LoadedModel
-from minipaged.scheduler_output import SchedulerOutput
-from minipaged.waiting_queue import AGEING
+from minipaged.loading.loader import LoadedModel
+from minipaged.scheduler.policy import AGEING
+from minipaged.scheduler.scheduler_output import SchedulerOutput
 from tests.engine.driving import drain, greedy, make_engine
 
 

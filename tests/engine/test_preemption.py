@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from minipaged import LLMEngine, RequestOutput, SamplingParams
 from minipaged.config import PreemptionMode, SchedulingPolicy
-from minipaged.model.loader import LoadedModel
-from tests.engine.conftest import Pair
+from minipaged.loading.loader import LoadedModel
 from tests.engine.driving import assert_all_free, check_and_poison, drain, make_engine
+from tests.model_pairs import Pair
 
 PROMPTS = [[(3 * i + n) % 250 for i in range(length)] for n, length in enumerate([5, 17, 8, 30])]
 PARAMS = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from minipaged import LLMEngine, SamplingParams
+from minipaged.engine.prompts import TokensPrompt
 from minipaged.kv.prefix_hash import HashInput
 from minipaged.parts import Parts
-from minipaged.prompts import TokensPrompt
-from tests.engine.conftest import Pair
 from tests.engine.driving import assert_greedy, check_and_poison, drain, greedy, make_engine, run
+from tests.model_pairs import Pair
 
 BLOCK = 8
 

@@ -11,8 +11,8 @@ from minipaged.config import AttentionBackend, EngineOptions, KVLayoutName
 from minipaged.errors import ConfigError
 from minipaged.stages import NUM_STAGES, stage_options
 from tests.engine.beams import assert_hypotheses, transformers_beam_search
-from tests.engine.conftest import RANDOM_MODELS, Pair
 from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, greedy, num_slots, run
+from tests.model_pairs import RANDOM_MODELS, Pair
 
 STAGES = range(1, NUM_STAGES + 1)
 PROMPTS = [[(7 * i + n) % 250 for i in range(length)] for n, length in enumerate([3, 21, 9, 40, 1, 9])]

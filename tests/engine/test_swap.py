@@ -11,8 +11,7 @@ from minipaged import LLMEngine, SamplingParams
 from minipaged.errors import ConfigError
 from minipaged.kv.cache import BlockCopy
 from minipaged.request import RequestStatus
-from minipaged.scheduler_output import SchedulerOutput
-from tests.engine.conftest import Pair
+from minipaged.scheduler.scheduler_output import SchedulerOutput
 from tests.engine.driving import (
     assert_all_free,
     assert_greedy,
@@ -22,6 +21,7 @@ from tests.engine.driving import (
     make_engine,
     poison,
 )
+from tests.model_pairs import Pair
 
 PROMPTS = [[(7 * i + n) % 250 for i in range(18)] for n in range(3)]
 

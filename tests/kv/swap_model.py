@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from minipaged.kv.cache import BlockCopy
 from minipaged.kv.swap import BlockSwap, SwapSpace
 from minipaged.request import Request, Sequence
-
-from .sequences import make_manager
-from .text_tensors import TextTensors
+from tests.kv.sequences import make_manager
+from tests.kv.text_tensors import TextTensors
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from .sequences import compute, computed, forked, hits, make_manager, make_request, state
+from tests.kv.sequences import compute, computed, forked, hits, make_manager, make_request, state
 
 
 def test_of_four_sharers_three_copy() -> None:

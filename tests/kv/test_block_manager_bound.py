@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from minipaged.kv.block_manager import BlockManager
 from minipaged.request import Sequence
-
-from .sequences import compute, forked, make_manager
+from tests.kv.sequences import compute, forked, make_manager
 
 
 def peak_blocks(manager: BlockManager, num_prompt_tokens: int, max_tokens: int, n: int) -> int:

@@ -9,8 +9,7 @@ import pytest
 from minipaged.errors import InvariantError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.request import Request, Sequence
-
-from .sequences import computed, make_manager, make_request
+from tests.kv.sequences import computed, make_manager, make_request
 
 
 def stray_table(manager: BlockManager, seq: Sequence) -> None:

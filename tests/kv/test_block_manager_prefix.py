@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minipaged.errors import InvariantError, PromptError
-from minipaged.kv.prefix import CachedBlock
+from minipaged.kv.prefix_cache import CachedBlock
 from minipaged.request import Sequence
-
-from .sequences import compute, computed, forked, hits, make_manager, make_request, state
+from tests.kv.sequences import compute, computed, forked, hits, make_manager, make_request, state
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 4, 16])

@@ -15,9 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from minipaged.kv.prefix_hash import HashInput
 from minipaged.request import Request, Sequence
-
-from .sequences import make_manager, make_request, state
-from .simulated_tensor import SimulatedTensor, texts
+from tests.kv.sequences import make_manager, make_request, state
+from tests.kv.simulated_tensor import SimulatedTensor, texts
 
 TOKENS = st.integers(0, 1)
 SALTS = st.sampled_from([None, None, None, "red"])

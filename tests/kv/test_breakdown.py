@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minipaged.baseline.buddy import BuddyAllocator
+from minipaged.baseline.first_fit import FirstFitAllocator
+from minipaged.baseline.region_allocator import Region, RegionAllocator
+from minipaged.baseline.reserve import ReserveRule, slots_to_reserve
 from minipaged.errors import InvariantError
 from minipaged.kv.breakdown import MemoryBreakdown, ReservedRegion, contiguous_breakdown, paged_breakdown
-from minipaged.kv.buddy import BuddyAllocator
-from minipaged.kv.first_fit import FirstFitAllocator
-from minipaged.kv.region_allocator import Region, RegionAllocator
-from minipaged.kv.reserve import ReserveRule, slots_to_reserve
-
-from .sequences import compute, computed, forked, make_manager, make_request
+from tests.kv.sequences import compute, computed, forked, make_manager, make_request
 
 
 def reserve(allocator: RegionAllocator, num_slots: int, now: int, at_end: int) -> ReservedRegion:

@@ -14,8 +14,7 @@ from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.block_pool import BlockPool
 from minipaged.kv.block_table import BlockTable
 from minipaged.kv.copy_on_write import BlockCopy, Table, append, fork, free
-
-from .sequences import computed, forked
+from tests.kv.sequences import computed, forked
 
 
 def table_of(kind: type[list[int]] | type[BlockTable], *block_ids: int) -> Table:

@@ -13,8 +13,7 @@ from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.block_pool import BlockPool
 from minipaged.kv.cache import BlockCopy
 from minipaged.request import Sequence
-
-from .sequences import compute, computed, forked, make_manager, make_request
+from tests.kv.sequences import compute, computed, forked, make_manager, make_request
 
 
 def hand_out(pool: BlockPool, *block_ids: int) -> None:

@@ -160,7 +160,7 @@ def test_impossible_blocks() -> None:
 
 def test_sizes_need_no_torch() -> None:
     script = (
-        "import minipaged.kv.size, minipaged.sizing.known_models, minipaged.kv.prefix_hash, sys;"
+        "import minipaged.kv.size, minipaged.loading.known_models, minipaged.kv.prefix_hash, sys;"
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -13,9 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from minipaged.kv.block_pool import BlockPool
 from minipaged.kv.swap import SwapSpace
 from minipaged.request import Request, Sequence
-
-from .sequences import make_request, state
-from .swap_model import Plan, SwapModel, blocks_to_go_on, sharing
+from tests.kv.sequences import make_request, state
+from tests.kv.swap_model import Plan, SwapModel, blocks_to_go_on, sharing
 
 TOKENS = st.integers(0, 1)
 

@@ -12,8 +12,7 @@ import torch
 
 from minipaged.kv.cache import BlockCopy, KVCache, write_kv
 from minipaged.kv.swap import BlockSwap, SwapCache
-
-from .simulated_tensor import Text, texts
+from tests.kv.simulated_tensor import Text, texts
 
 STALE = -1
 """In slots that nobody may read, key and value alike: no text has this number."""

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer
 
 from minipaged import LLM, SamplingParams
 from minipaged.cli.demo_workload import make_workload
-from minipaged.model.folder import read_config, read_tokenizer
-from minipaged.model.locations import TINY_FOLDER, locate
+from minipaged.loading.folder import read_config, read_tokenizer
+from minipaged.loading.locations import TINY_FOLDER, locate
 from minipaged.model.tokenizer import Tokenizer
 from tests.oracle import Oracle
 

@@ -17,7 +17,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from minipaged.errors import PromptError, UnsupportedModelError
-from minipaged.model.folder import read_tokenizer
+from minipaged.loading.folder import read_tokenizer
 from minipaged.model.tokenizer import ChatMessage, Tokenizer
 from tests.byte_tokenizer import byte_tokenizer
 from tests.oracle import add_byte_tokenizer, make_model

@@ -57,7 +57,8 @@ def test_refused_with_the_name_of_the_field(field: str, value: object) -> None:
 
 def test_they_and_the_algorithm_need_no_torch() -> None:
     code = (
-        "import sys, minipaged.sampling.beam_params, minipaged.beam_search, minipaged.kv.sharing\n"
+        "import sys, minipaged.sampling.beam_params, minipaged.sampling.beam_search\n"
+        "import minipaged.kv.block_usage\n"
         "assert 'torch' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

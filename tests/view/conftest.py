@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from minipaged.model.loader import LoadedModel, load_model
+from minipaged.loading.loader import LoadedModel, load_model
 
 
 @pytest.fixture(scope="session")

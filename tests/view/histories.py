@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from minipaged.config import EngineConfig
-from minipaged.engine import LLMEngine
-from minipaged.model.loader import LoadedModel
+from minipaged.engine.llm_engine import LLMEngine
+from minipaged.loading.loader import LoadedModel
 from minipaged.request import RequestStatus
 from minipaged.sampling.params import SamplingParams
 from minipaged.view.pool_snapshot import (

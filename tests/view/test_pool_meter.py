@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from minipaged.config import EngineConfig
-from minipaged.engine import LLMEngine
-from minipaged.model.loader import LoadedModel
+from minipaged.engine.llm_engine import LLMEngine
+from minipaged.loading.loader import LoadedModel
 from minipaged.sampling.params import SamplingParams
 from minipaged.view.pool_meter import PoolMeter
 from minipaged.view.pool_snapshot import take_snapshot

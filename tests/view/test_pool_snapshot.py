@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from minipaged.engine import LLMEngine
+from minipaged.engine.llm_engine import LLMEngine
 from minipaged.kv.block_pool import NULL_BLOCK
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from minipaged.view.pool_snapshot import PoolSnapshot, take_snapshot
 from tests.view.histories import RandomHistory
 

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from minipaged.view.cells import ASCII, UNICODE, Glyphs, cell
 from minipaged.view.labels import Labels
 from minipaged.view.pool_snapshot import BlockSnapshot, PoolSnapshot, SequenceKey, take_snapshot

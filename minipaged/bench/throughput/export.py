@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from minipaged.errors import UnsupportedModelError
+from minipaged.loading.loader import LoadedModel
 from minipaged.model.config import ModelConfig, RopeConfig
-from minipaged.model.loader import LoadedModel
 from minipaged.model.rope import frequencies
 
 if TYPE_CHECKING:
@@ -151,6 +151,6 @@ def _rope_divisors(rope: RopeConfig, head_dim: int) -> Tensor:
 
 def _to_pairs(rows: Tensor, head_dim: int) -> Tensor:
     """GGUF's order of the rows of Q and K for the llama architecture: head by head, row 2i + half comes
-    from row (half, i). The opposite of what `model/gguf_source.py` does."""
+    from row (half, i). The opposite of what `loading/gguf_source.py` does."""
     halves = rows.unflatten(0, (-1, 2, head_dim // 2))  # [heads, 2, D / 2, ...]
     return halves.transpose(1, 2).reshape(rows.shape)

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from minipaged.bench.throughput.bounds import MachineRates, Matrices, Shape
 from minipaged.bench.throughput.contestants import our_engine
+from minipaged.cpu.products.choice import onednn_linear
+from minipaged.cpu.products.panel_product import can_pack, packed, packed_linear
 from minipaged.errors import MinipagedError
 from minipaged.model.leaves import Product
-from minipaged.model.linear_products import onednn_linear
-from minipaged.model.packed_product import can_pack, packed, packed_linear
 
 NUM_ROWS = (1, 2, 4, 8, 16, 32, 256)
 READ_BYTES = 2**29

@@ -20,7 +20,7 @@ from minipaged.bench.throughput.match import Match, Rules, Tell, warm_up
 from minipaged.bench.throughput.results import Details, ThroughputResult
 from minipaged.bench.throughput.workloads import WorkloadName, longest_request, make_workload
 from minipaged.kv.size import KVShape, blocks_needed
-from minipaged.model.loader import LoadedModel, load_model
+from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.sim.workload import Workload
 
 SEED = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from minipaged.kv.region_allocator import Region
+from minipaged.baseline.region_allocator import Region
 
 
 def draw_regions(taken: Mapping[str, Region], free: Iterable[object], num_slots: int) -> str:

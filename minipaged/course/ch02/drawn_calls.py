@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from minipaged.baseline.region_allocator import Region
 from minipaged.course.ch02.drawing import draw_orders, draw_regions
-from minipaged.kv.region_allocator import Region
 
 
 def draw_call(name: str, arguments: Mapping[str, object]) -> str:

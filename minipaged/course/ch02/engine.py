@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minipaged.attention.reference import attend_one as attend_region
+from minipaged.baseline.buddy import allocate_buddy, free_buddy
+from minipaged.baseline.first_fit import allocate_first_fit, free_first_fit
+from minipaged.baseline.region_slots import read_region, write_region
+from minipaged.baseline.uncached_manager import UncachedManager
 from minipaged.course.ch02.static_batch import StaticBatch
-from minipaged.kv.buddy import allocate_buddy, free_buddy
-from minipaged.kv.first_fit import allocate_first_fit, free_first_fit
-from minipaged.kv.region_slots import read_region, write_region
-from minipaged.kv.uncached import UncachedManager
 from minipaged.request import Request
 from minipaged.sampling.params import SamplingParams
-from minipaged.scheduler import Scheduler
-from minipaged.scheduler_output import SchedulerOutput
+from minipaged.scheduler.scheduler import Scheduler
+from minipaged.scheduler.scheduler_output import SchedulerOutput
 from minipaged.sim.lengths import RequestLengths
 
 __all__ = [

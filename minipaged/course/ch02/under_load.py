@@ -17,9 +17,9 @@ from typing import Unpack
 import torch
 
 from minipaged.config import EngineConfig, EngineOptions
-from minipaged.engine import LLMEngine
+from minipaged.engine.llm_engine import LLMEngine
 from minipaged.kv.breakdown import MemoryBreakdown
-from minipaged.model.loader import LoadedModel, load_model
+from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.sampling.params import SamplingParams
 from minipaged.sim.lengths import SHAREGPT
 from minipaged.sim.workload import make_workload

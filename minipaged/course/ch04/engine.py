@@ -9,20 +9,20 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from minipaged.beam_processor import BeamProcessor
-from minipaged.beam_search import Beam, BeamSearch, Survivor
 from minipaged.course.ch04.extension import Extension
+from minipaged.engine.beam_processor import BeamProcessor
 from minipaged.errors import OutOfBlocksError
 from minipaged.kv import cache as kv_cache
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.block_pool import BlockPool
 from minipaged.kv.block_table import BlockTable, slot_mapping
+from minipaged.kv.block_usage import BlockUsage
 from minipaged.kv.copy_on_write import BlockCopy, append, fork, free
-from minipaged.kv.sharing import BlockUsage
-from minipaged.model.loader import LoadedModel
+from minipaged.loading.loader import LoadedModel
 from minipaged.request import Request
 from minipaged.request import Sequence as TokenSequence
 from minipaged.sampling.beam_params import BeamSearchParams
+from minipaged.sampling.beam_search import Beam, BeamSearch, Survivor
 from minipaged.sampling.params import SamplingParams
 
 __all__ = ["append", "fork", "free"]

@@ -6,7 +6,7 @@ import pytest
 
 from minipaged.bench.throughput.bounds import MachineRates, Matrices, most_tokens_per_second
 from minipaged.bench.throughput.machine_rates import NUM_ROWS, RatesRequest, measure
-from minipaged.model.loader import load_model
+from minipaged.loading.loader import load_model
 from minipaged.sim.workload import Workload, WorkloadRequest
 
 MATRICES = Matrices(layer=((4, 2), (2, 4)), num_layers=3, lm_head=(10, 2))

@@ -10,12 +10,12 @@ import torch
 
 from minipaged.bench.throughput.export import write_gguf, write_hf_folder
 from minipaged.errors import UnsupportedModelError
+from minipaged.loading.folder import read_config
+from minipaged.loading.loader import LoadedModel, load_model
+from minipaged.loading.locations import TINY_FOLDER
+from minipaged.loading.random_weights import fill_random
 from minipaged.model.config import ModelConfig, RopeConfig
 from minipaged.model.decoder import Decoder
-from minipaged.model.folder import read_config
-from minipaged.model.loader import LoadedModel, load_model
-from minipaged.model.locations import TINY_FOLDER
-from minipaged.model.random_weights import fill_random
 from minipaged.model.rope import frequencies
 from tests.oracle import FAMILIES, Family, Oracle
 

@@ -8,8 +8,8 @@ import pytest
 
 from minipaged.bench.throughput.workloads import WORKLOAD_NAMES, longest_request, make_workload
 from minipaged.errors import ConfigError
-from minipaged.model.folder import read_config
-from minipaged.model.locations import TINY_FOLDER
+from minipaged.loading.folder import read_config
+from minipaged.loading.locations import TINY_FOLDER
 
 TINY = read_config(TINY_FOLDER)
 LARGE = replace(TINY, vocab_size=49_152, max_position_embeddings=8192)

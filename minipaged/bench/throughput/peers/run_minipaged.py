@@ -19,7 +19,7 @@ class Minipaged:
     def __init__(self, job: Job) -> None:
         import torch
 
-        from minipaged.engine import LLMEngine
+        from minipaged.engine.llm_engine import LLMEngine
 
         torch.set_num_threads(job.threads)
         options = EngineOptions(

@@ -1,0 +1,137 @@
+"""Paged attention for CPUs, in compiled loops that read keys and values through the block table.
+
+The same results as `attention/reference.py`, several times as fast.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from minipaged.attention.metadata import AttentionMetadata
+from minipaged.attention.reference import reference_attention
+from minipaged.cpu.attention.query_groups import QueryGroups
+from minipaged.cpu.compiler.calls import Call
+from minipaged.cpu.compiler.threads import threads_for
+from minipaged.cpu.products.panel import PANEL
+
+KINDS = (torch.float32, torch.bfloat16)
+"""Of numbers in the cache."""
+
+ATTENDING = 1.5e-3
+"""About how many microseconds it takes to read one number of the keys, one of the values, and to use both."""
+
+
+def cpu_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
+    """The attention backend for CPUs; called like any other (see `AttentionFn`).
+
+    Raises:
+        IndexError: a block table is too short, or holds a block that the cache does not have; or the
+            metadata is of another step.
+    """
+    fits = can_attend(query.shape[1], query.shape[2], query.dtype, kv_layer)
+    if not fits or metadata.block_tables.dtype != torch.int32:
+        return reference_attention(query, kv_layer, metadata, scale)
+    num_tokens, num_heads, head_dim = query.shape
+    block_tables, starts = metadata.block_tables.contiguous(), metadata.query_start_list
+    num_sequences = len(metadata.seq_lens_list)
+    if len(block_tables) < num_sequences or len(starts) != num_sequences + 1 or starts[-1] != num_tokens:
+        raise IndexError(
+            f"{len(block_tables)} block tables, {num_sequences} lengths and {num_tokens} queries "
+            f"for {len(starts) - 1} sequences with {starts[-1]} tokens"
+        )
+    groups = metadata.query_groups
+    rows = _rows_of_heads(query)
+    output = query.new_empty(num_tokens, num_heads, head_dim)
+    num_threads = threads_for(ATTENDING * metadata.num_pairs * kv_layer.shape[3] * head_dim)
+    call = call_attention(rows, kv_layer, block_tables, groups, scale, output, num_threads=num_threads)
+    call.run()
+    check_attended(call.arguments)
+    return output
+
+
+def check_attended(arguments: ctypes.Structure) -> None:
+    """Look at what `call_attention` was given, after it has run.
+
+    Raises:
+        IndexError: a block table is too short, or holds a block that the cache does not have.
+    """
+    if arguments.wrong_block:
+        raise IndexError(
+            f"a block table holds a block that is not one of the {arguments.num_blocks}, or too few"
+        )
+
+
+def call_attention(
+    query: Tensor,
+    kv_layer: Tensor,
+    block_tables: Tensor,
+    groups: QueryGroups,
+    scale: float,
+    output: Tensor,
+    *,
+    num_threads: int,
+) -> Call:
+    """`cpu_attention`, yet to be run. What belongs to a wrong block table is skipped: see `check_attended`.
+    The call keeps no tensor alive that it is given.
+
+    Args:
+        query: `[T, num_heads, head_dim]`, each token's heads adjoining, and whole heads between tokens.
+        kv_layer: contiguous, of the same dtype.
+        block_tables: int32 `[S, M]`, contiguous.
+        groups: the step's tokens. A group may be empty.
+        scale: multiplies the scores.
+        output: as `query`, contiguous; written.
+        num_threads: to use.
+    """
+    # Here, so that nobody waits for numba who does not attend on a CPU.
+    from minipaged.cpu.attention.work import AttentionArguments, attend_bfloat16, attend_float32
+
+    num_tokens, num_heads, head_dim = query.shape
+    _, num_blocks, block_size, num_kv_heads, _ = kv_layer.shape
+    keys = kv_layer.data_ptr()  # the values follow
+    arguments = AttentionArguments(
+        next_part=0,
+        wrong_block=0,
+        num_tokens=num_tokens,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        num_threads=num_threads,
+        head_dim=head_dim,
+        query=query.data_ptr(),
+        query_stride=query.stride(0) // head_dim,
+        scale=scale,
+        keys=keys,
+        values=keys + kv_layer.nbytes // 2,
+        num_blocks=num_blocks,
+        block_size=block_size,
+        num_sequences=len(block_tables),
+        block_tables=block_tables.data_ptr(),
+        table_length=block_tables.shape[1],
+        sequences=groups.sequences.data_ptr(),
+        lengths=groups.lengths.data_ptr(),
+        num_groups=len(groups.shared),
+        members=groups.members.data_ptr(),
+        starts=groups.starts.data_ptr(),
+        shared=groups.shared.data_ptr(),
+        output=output.data_ptr(),
+    )
+    return Call(
+        attend_float32 if kv_layer.dtype == torch.float32 else attend_bfloat16, arguments, num_threads
+    )
+
+
+def can_attend(num_heads: int, head_dim: int, dtype: torch.dtype, kv_layer: Tensor) -> bool:
+    """Whether the loops are made for such queries and such a cache."""
+    num_kv_heads, cached_dim = kv_layer.shape[3:]
+    fits = head_dim % PANEL == 0 and head_dim == cached_dim and num_heads % num_kv_heads == 0
+    return fits and dtype == kv_layer.dtype and dtype in KINDS and kv_layer.is_contiguous()
+
+
+def _rows_of_heads(query: Tensor) -> Tensor:
+    """`query` as the loops read it: each token's heads contiguous, and whole heads between tokens."""
+    head_dim = query.shape[2]
+    fits = query.stride(2) == 1 and query.stride(1) == head_dim and query.stride(0) % head_dim == 0
+    return query if fits and query.stride(0) > 0 else query.contiguous()

@@ -1,0 +1,215 @@
+"""The loops of attention on a CPU, compiled by numba: keys and values are read through the block table.
+
+Written like a GPU's kernel, with a core in the place of a thread block: a group of queries goes over its
+sequence chunk by chunk, with a running maximum and a running sum instead of a row of all scores (Milakov and
+Gimelshein, arXiv 1805.02867; the order of FlashAttention, arXiv 2205.14135). Decodes, prompts and chunks of
+prompts are the same work.
+
+Chunks begin at multiples of `CHUNK`, so a token's result is the same to the last bit whatever other tokens
+are in its group.
+
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minipaged.cpu.arithmetic.dots import MOST_VECTORS, multiply_rows
+from minipaged.cpu.arithmetic.exponential import exponential
+from minipaged.cpu.arithmetic.numbers import kept, number
+from minipaged.cpu.attention.softmax_row import ROW, largest, weigh
+from minipaged.cpu.compiler.compiled import compiled
+from minipaged.cpu.compiler.instructions import address_of, as_array, pointer_to
+from minipaged.cpu.products.panel import PANEL
+from minipaged.cpu.products.tile import TILE_ROWS, multiply_scattered
+
+CHUNK = ROW
+"""Tokens whose keys and values are read before the next: 16 KB of each, at a head dimension of 64."""
+
+
+@compiled()
+def room_for(num_rows, head_dim, buffer):
+    """What a thread writes while it attends with up to `num_rows` rows: a row is one head of one query.
+
+    Args:
+        num_rows: of queries.
+        head_dim: numbers in a head.
+        buffer: float32 `[room_size(num_rows, head_dim)]`, which has to outlive what is returned: numba does
+            not count references to arrays that are made of addresses, and counting takes time.
+
+    Returns:
+        queries `[num_rows, head_dim]`, weights `[num_rows, CHUNK]`, sums `[num_rows, head_dim]`, most
+        `[num_rows]` and totals `[num_rows]`, all float32; addresses of a chunk's tokens and of the next
+        one's, int64 `[2, CHUNK]`.
+    """
+    at = address_of(buffer)
+    addresses = as_array(pointer_to(at, "int64"), (2, CHUNK))
+    at += 16 * CHUNK
+    queries = as_array(pointer_to(at, "float32"), (num_rows, head_dim))
+    at += 4 * num_rows * head_dim
+    sums = as_array(pointer_to(at, "float32"), (num_rows, head_dim))
+    at += 4 * num_rows * head_dim
+    weights = as_array(pointer_to(at, "float32"), (num_rows, CHUNK))
+    at += 4 * num_rows * CHUNK
+    most = as_array(pointer_to(at, "float32"), (num_rows,))
+    totals = as_array(pointer_to(at + 4 * num_rows, "float32"), (num_rows,))
+    return queries, weights, sums, most, totals, addresses
+
+
+@compiled()
+def room_size(num_rows, head_dim):
+    """Of the buffer for `room_for`, in float32."""
+    return 4 * CHUNK + num_rows * (2 * head_dim + CHUNK + 2)
+
+
+@compiled()
+def attend_group(
+    query, keys, values, block_tables, sequences, lengths, members, num_shared, kv_head, scale, room, output
+):
+    """Attention of a group of tokens, for the query heads that share a KV head.
+
+    Args:
+        query: `[T, num_heads or more, head_dim]`, float32 or the bits of bfloat16; head_dim is a multiple of
+            `PANEL`. All arithmetic is in float32: scores rounded to bfloat16 would be off by up to 1 %.
+        keys: `[num_blocks, block_size, num_kv_heads, head_dim]`, of the same numbers.
+        values: as `keys`. Nothing past a token's length is used.
+        block_tables: int32 `[S, M]`.
+        sequences: int32 `[T]`, each token's.
+        lengths: int32 `[T]`, how many tokens of its sequence each one looks at, at least 1.
+        members: int32 `[N]`, the tokens that are meant.
+        num_shared: with how many equal blocks the tables of their sequences begin.
+        kv_head: the KV head.
+        scale: multiplies the scores; above 0.
+        room: see `room_for`.
+        output: as query, `[T, num_heads, head_dim]`, written for these tokens and heads.
+    """
+    queries, _, sums, most, totals, addresses = room
+    block_size, num_kv_heads, head_dim = keys.shape[1:]
+    num_heads = output.shape[1] // num_kv_heads
+    first_head = kv_head * num_heads
+    num_rows = len(members) * num_heads
+    shortest = longest = lengths[members[0]]
+    for i in range(len(members)):
+        token = members[i]
+        shortest, longest = min(shortest, lengths[token]), max(longest, lengths[token])
+        for h in range(num_heads):
+            row, head = i * num_heads + h, query[token, first_head + h]
+            for d in range(head_dim):
+                queries[row, d] = number(head[d]) * scale
+    sums[:num_rows] = 0
+    totals[:num_rows] = 0
+    most[:num_rows] = -np.inf
+    # Tokens of one sequence go over all of it together; those of others as far as they read the same memory.
+    one_sequence = sequences[members[0]] == sequences[members[-1]]
+    together = longest if one_sequence else min(num_shared * block_size, shortest) // CHUNK * CHUNK
+    first_table = block_tables[sequences[members[0]]]
+    _locate(first_table, 0, longest, keys, addresses[0])
+    for start in range(0, together, CHUNK):
+        _fold(keys, values, first_table, kv_head, start, longest, lengths, members, 0, num_heads, room)
+    if together < longest:
+        for i in range(len(members)):
+            block_table, end = block_tables[sequences[members[i]]], lengths[members[i]]
+            _locate(block_table, together, end, keys, addresses[together // CHUNK % 2])
+            for start in range(together, end, CHUNK):
+                _fold(
+                    keys,
+                    values,
+                    block_table,
+                    kv_head,
+                    start,
+                    end,
+                    lengths,
+                    members[i : i + 1],
+                    i * num_heads,
+                    num_heads,
+                    room,
+                )
+    for i in range(len(members)):
+        for h in range(num_heads):
+            row, target = i * num_heads + h, output[members[i], first_head + h]
+            share = np.float32(1) / totals[row]
+            for d in range(head_dim):
+                target[d] = kept(sums[row, d] * share, output)
+
+
+@compiled()
+def _fold(keys, values, block_table, kv_head, start, end, lengths, members, first_row, num_heads, room):
+    """Adds the chunk that begins at `start` to the sums of the members' rows, which begin at `first_row`.
+
+    The chunk ends before `end`, the largest of the members' lengths. Where its tokens are has been located
+    before; meanwhile those of the next chunk are located, and fetched.
+    """
+    queries, weights, sums, most, totals, addresses = room
+    head_dim = keys.shape[3]
+    num_tokens = min(CHUNK, end - start)
+    here, following = addresses[start // CHUNK % 2], addresses[(start // CHUNK + 1) % 2]
+    _locate(block_table, min(start + CHUNK, end - 1), end, keys, following)
+    end_row = first_row + len(members) * num_heads
+    offset = address_of(keys) + kv_head * head_dim * keys.itemsize
+    values_offset = address_of(values) + kv_head * head_dim * values.itemsize
+    for row in range(first_row, end_row, MOST_VECTORS):
+        multiply_rows(
+            min(MOST_VECTORS, end_row - row),
+            num_tokens,
+            head_dim,
+            (queries, row, 0),
+            here,
+            following if row == first_row else here,  # once is enough
+            offset,
+            keys,
+            (weights, row, 0),
+        )
+    for i in range(len(members)):
+        for row in range(first_row + i * num_heads, first_row + (i + 1) * num_heads):
+            num_seen = min(max(lengths[members[i]] - start, 0), num_tokens)
+            _weigh(weights, row, num_seen, most, totals, sums)
+    for top in range(first_row, end_row, TILE_ROWS):
+        for left in range(0, head_dim, PANEL):
+            multiply_scattered(
+                min(TILE_ROWS, end_row - top),
+                num_tokens,
+                (weights, top, 0),
+                here,
+                following,
+                values_offset + left * values.itemsize,
+                values,
+                (sums, top, left),
+            )
+
+
+@compiled()
+def _locate(block_table, start, end, keys, addresses):
+    """Fill `addresses` with where the tokens from `start` on are in the cache, in bytes from its beginning.
+
+    Where fewer are left before `end`, the last one is repeated.
+    """
+    block_size, num_kv_heads, head_dim = keys.shape[1:]
+    token_bytes = num_kv_heads * head_dim * keys.itemsize
+    num_tokens = min(CHUNK, end - start)
+    entry, inside = start // block_size, start % block_size
+    for i in range(num_tokens):
+        if inside == block_size:
+            entry, inside = entry + 1, 0
+        addresses[i] = (np.int64(block_table[entry]) * block_size + inside) * token_bytes
+        inside += 1
+    for i in range(num_tokens, len(addresses)):
+        addresses[i] = addresses[num_tokens - 1]
+
+
+@compiled()
+def _weigh(weights, row, num_seen, most, totals, sums):
+    """One row's scores of a chunk to weights, in place, and what went before to the new maximum.
+
+    What the row does not look at weighs nothing.
+    """
+    for i in range(num_seen, CHUNK):
+        weights[row, i] = -np.inf
+    scores = (weights, row, 0)
+    highest = max(most[row], largest(scores))
+    factor = exponential(most[row] - highest)
+    totals[row] = totals[row] * factor + weigh(scores, highest)
+    most[row] = highest
+    if factor != 1:
+        for d in range(sums.shape[1]):
+            sums[row, d] *= factor

@@ -1,0 +1,82 @@
+"""What a softmax does with a row of scores: its largest, and e to the distance from there.
+
+LLVM finds no vectors in a loop whose every step needs the result of the last one, as a maximum or a sum does.
+So these are written in vectors.
+
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from minipaged.cpu.arithmetic.exponential import emit_exponential
+from minipaged.cpu.arithmetic.vectors import (
+    LANES,
+    load_vector,
+    matrix_of,
+    splat,
+    store_vector,
+    sum_of_lanes,
+    zeros,
+)
+from minipaged.cpu.compiler.instructions import INT32, INT64
+
+ROW = 64
+"""Scores that are handled at once."""
+
+
+def _addresses(context, builder, signature, arguments):
+    """Of the vectors of a row."""
+    first = matrix_of(context, builder, signature.args[0], arguments[0]).address
+    return [builder.add(first, INT64(4 * LANES * i)) for i in range(ROW // LANES)]
+
+
+def _larger(builder, a, b):
+    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+
+@intrinsic
+def _largest(typing_context, scores):
+    def generate(context, builder, signature, arguments):
+        vectors = [load_vector(builder, each) for each in _addresses(context, builder, signature, arguments)]
+        largest = vectors[0]
+        for vector in vectors[1:]:
+            largest = _larger(builder, largest, vector)
+        distance = LANES // 2
+        while distance:
+            lanes = ir.Constant(ir.VectorType(INT32, LANES), [lane ^ distance for lane in range(LANES)])
+            largest = _larger(builder, largest, builder.shuffle_vector(largest, largest, lanes))
+            distance //= 2
+        return builder.extract_element(largest, INT32(0))
+
+    return types.float32(scores), generate
+
+
+largest = cast(Callable[[object], np.float32], _largest)
+"""The largest of `ROW` float32, which begin at a corner (see `vectors.matrix_of`). Where one of them is NaN,
+it may be any of them."""
+
+
+@intrinsic
+def _weigh(typing_context, scores, highest):
+    def generate(context, builder, signature, arguments):
+        highest = splat(builder, arguments[1])
+        total = zeros()
+        for address in _addresses(context, builder, signature, arguments):
+            weights = emit_exponential(builder, builder.fsub(load_vector(builder, address), highest))
+            store_vector(builder, weights, address)
+            total = builder.fadd(total, weights)
+        return sum_of_lanes(builder, total)
+
+    return types.float32(scores, types.float32), generate
+
+
+weigh = cast(Callable[[object, object], np.float32], _weigh)
+"""Replaces each of `ROW` scores, from a corner on, by e to its distance from `highest`, and adds these up."""

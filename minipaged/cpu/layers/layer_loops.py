@@ -1,0 +1,150 @@
+"""The two halves of a layer as work that several threads share: the order of its parts.
+
+A half is one call for all of its products, norms, rotations and gates. Between two of those that need each
+other's results, the threads wait for each other at a barrier, which takes about a microsecond: a call from
+Python takes ten.
+
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minipaged.cpu.compiler.compiled import compiled, shared_work
+from minipaged.cpu.compiler.instructions import address_in, as_array, call, pointer_like, pointer_to
+from minipaged.cpu.layers.arguments import AfterArguments, BeforeArguments
+from minipaged.cpu.layers.norm_and_rotation import share_conversion, share_norm, share_rotation
+from minipaged.cpu.products.panel import PANEL
+from minipaged.cpu.products.shared_loops import share_gated_product, share_product
+
+
+@compiled()
+def _counter(pointer, index):
+    """One of the counters at a structure's beginning."""
+    return pointer_to(address_in(pointer) + 8 * index, "int64")
+
+
+@compiled()
+def _wait(a):
+    """Until all threads are here."""
+    if a.barrier != 0:
+        call(a.barrier)
+
+
+@compiled()
+def _vector(address, size, like):
+    """`[size]` at an address, or an empty one where there is none."""
+    return as_array(pointer_like(address, like), (size if address != 0 else 0,))
+
+
+@compiled()
+def _panels(address, num_rows, num_columns, like):
+    """The weights `[num_rows, num_columns]` of a product, in panels."""
+    return as_array(pointer_like(address, like), (num_rows // PANEL, num_columns, PANEL))
+
+
+@compiled()
+def _before(pointer, like):
+    """The first half. `like` is an empty array of the model's numbers: it tells their kind, and stands for a
+    vector that there is not. The counters are the first fields of the arguments, in the order of the parts.
+    """
+    a = as_array(pointer, 1)[0]
+    num_heads = a.num_queries + 2 * a.num_kv_heads
+    hidden = as_array(pointer_like(a.hidden, like), (a.num_tokens, a.hidden_size))
+    x = as_array(pointer_to(a.x, "float32"), (a.num_tokens, a.hidden_size))
+    share_norm(_counter(pointer, 0), hidden, _vector(a.norm, a.hidden_size, like), a.eps, x)
+    _wait(a)
+    width = num_heads * a.head_dim
+    result = as_array(pointer_like(a.heads, like), (a.num_tokens, width))
+    share_product(
+        _counter(pointer, 1),
+        a.num_threads,
+        x,
+        _panels(a.qkv, width, a.hidden_size, like),
+        _vector(a.qkv_bias, width, like),
+        result[:0],
+        result,
+    )
+    _wait(a)
+    share_rotation(
+        _counter(pointer, 2),
+        as_array(pointer_like(a.heads, like), (a.num_tokens, num_heads, a.head_dim)),
+        a.num_queries,
+        a.num_kv_heads,
+        _vector(a.q_norm, a.head_dim, like),
+        _vector(a.k_norm, a.head_dim, like),
+        a.eps,
+        as_array(pointer_like(a.cos, like), (a.num_tokens, a.head_dim // 2)),
+        as_array(pointer_like(a.sin, like), (a.num_tokens, a.head_dim // 2)),
+    )
+
+
+@compiled()
+def _after(pointer, like):
+    """The second half; as `_before`."""
+    a = as_array(pointer, 1)[0]
+    hidden = as_array(pointer_like(a.hidden, like), (a.num_tokens, a.hidden_size))
+    result = as_array(pointer_like(a.result, like), (a.num_tokens, a.hidden_size))
+    attended = as_array(pointer_like(a.attended, like), (a.num_tokens, a.attended_size))
+    is_float32 = like.itemsize == 4
+    x = as_array(pointer_to(a.attended if is_float32 else a.x, "float32"), (a.num_tokens, a.attended_size))
+    if not is_float32:
+        share_conversion(_counter(pointer, 0), attended, x)
+        _wait(a)
+    share_product(
+        _counter(pointer, 1),
+        a.num_threads,
+        x,
+        _panels(a.o, a.hidden_size, a.attended_size, like),
+        _vector(a.o_bias, a.hidden_size, like),
+        hidden,
+        result,
+    )
+    _wait(a)
+    x = as_array(pointer_to(a.x, "float32"), (a.num_tokens, a.hidden_size))
+    share_norm(_counter(pointer, 2), result, _vector(a.norm, a.hidden_size, like), a.eps, x)
+    _wait(a)
+    gated = as_array(pointer_to(a.gated, "float32"), (a.num_tokens, a.intermediate_size))
+    share_gated_product(
+        _counter(pointer, 3),
+        a.num_threads,
+        x,
+        _panels(a.gate_up, 2 * a.intermediate_size, a.hidden_size, like),
+        like,
+        gated,
+    )
+    _wait(a)
+    share_product(
+        _counter(pointer, 4),
+        a.num_threads,
+        gated,
+        _panels(a.down, a.hidden_size, a.intermediate_size, like),
+        like,
+        result,
+        result,
+    )
+
+
+@shared_work(BeforeArguments)
+def before_float32(pointer):
+    """The first half, of a model in float32."""
+    _before(pointer, np.empty(0, np.float32))
+
+
+@shared_work(BeforeArguments)
+def before_bfloat16(pointer):
+    """The first half, of a model in bfloat16."""
+    _before(pointer, np.empty(0, np.uint16))
+
+
+@shared_work(AfterArguments)
+def after_float32(pointer):
+    """The second half, of a model in float32."""
+    _after(pointer, np.empty(0, np.float32))
+
+
+@shared_work(AfterArguments)
+def after_bfloat16(pointer):
+    """The second half, of a model in bfloat16."""
+    _after(pointer, np.empty(0, np.uint16))

@@ -1,0 +1,95 @@
+"""Matrix products with weights in *panels*: the order in which the innermost loop reads them.
+
+A matrix `[out, in]` is kept as `[out / 32, in, 32]`: for each input the weights of 32 outputs lie side by
+side, so a processor multiplies them all by that input at once, and reads the whole panel in one stream. One
+panel goes over many rows of x before the next is read: a step of decodes reads each weight from memory once.
+
+A row of the result is the same to the last bit whatever other rows are computed with it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from minipaged.cpu.compiler.threads import run_on_threads, threads_for
+from minipaged.cpu.products.panel import PANEL
+
+READING, MULTIPLYING = 4e-4, 2e-5
+"""About how many microseconds it takes to read a weight from memory, and to multiply by it once."""
+
+
+def product_threads(num_weights: int, num_rows: int) -> int:
+    """How many threads to use for products with so many weights in all."""
+    return threads_for(num_weights * (READING + num_rows * MULTIPLYING))
+
+
+def can_pack(weight: Tensor) -> bool:
+    """Whether a matrix can be kept in panels: float32 or bfloat16, on the CPU, its outputs in full panels."""
+    fits = weight.dim() == 2 and len(weight) % PANEL == 0 and weight.shape[1] > 0
+    return fits and weight.dtype in (torch.float32, torch.bfloat16) and weight.is_cpu
+
+
+def is_packed(weight: Tensor) -> bool:
+    """Whether it is in panels."""
+    return weight.dim() == 3
+
+
+def packed(weight: Tensor) -> Tensor:
+    """A matrix `[out, in]` in panels: `[out / PANEL, in, PANEL]`."""
+    return weight.unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
+
+
+def in_rows(weight: Tensor) -> Tensor:
+    """The matrix `[out, in]`: itself, or a copy if it is in panels."""
+    return weight.transpose(1, 2).flatten(0, 1) if is_packed(weight) else weight
+
+
+def packed_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
+    """`F.linear`, for a matrix in panels.
+
+    Args:
+        x: `[T, in]`.
+        panels: `[out / PANEL, in, PANEL]`, in the dtype of x.
+        bias: `[out]`.
+
+    Returns:
+        `[T, out]`, in the dtype of x; all sums are in float32.
+    """
+    # Here, so that a model without packed weights does not wait for numba.
+    from minipaged.cpu.products.panel_product_loops import ProductArguments, product_bfloat16, product_float32
+
+    num_panels, num_columns, panel = panels.shape
+    num_rows, width = x.shape
+    known = panels.dtype in (torch.float32, torch.bfloat16) and panel == PANEL and panels.is_contiguous()
+    if width != num_columns or x.dtype != panels.dtype or not known:
+        raise ValueError(
+            f"x is {x.dtype} {list(x.shape)}, the panels are {panels.dtype} {list(panels.shape)}"
+        )
+    rows = x if x.dtype == torch.float32 else x.float()  # [T, in]
+    if rows.stride(1) != 1 or rows.stride(0) < num_columns:
+        rows = rows.contiguous()
+    result = torch.empty(num_rows, num_panels * PANEL, dtype=torch.float32, device=x.device)  # [T, out]
+    num_threads = product_threads(panels.numel(), num_rows)
+    arguments = ProductArguments(
+        next_part=0,
+        num_threads=num_threads,
+        x=rows.data_ptr(),
+        x_stride=max(rows.stride(0), num_columns),  # of a single row it may be anything
+        num_rows=num_rows,
+        num_columns=num_columns,
+        weights=panels.data_ptr(),
+        num_panels=num_panels,
+        result=result.data_ptr(),
+    )
+    run_on_threads(
+        product_float32 if panels.dtype == torch.float32 else product_bfloat16, arguments, num_threads
+    )
+    if bias is not None:
+        result += bias
+    return result if x.dtype == torch.float32 else result.to(x.dtype)
+
+
+def packed_rows(ids: Tensor, panels: Tensor) -> Tensor:
+    """`F.embedding`, for a matrix in panels: `[T]` int64 -> `[T, in]`."""
+    return panels[ids // PANEL, :, ids % PANEL]

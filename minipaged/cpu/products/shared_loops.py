@@ -1,0 +1,107 @@
+"""Matrix products with packed weights, as work that several threads share; compiled by numba.
+
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+from minipaged.cpu.compiler.aligned import aligned
+from minipaged.cpu.compiler.compiled import compiled
+from minipaged.cpu.compiler.instructions import address_of, take_part
+from minipaged.cpu.products.panel import PANEL
+from minipaged.cpu.products.panels import DEPTH, multiply_pair, multiply_panel, pairs_pay, rows_at_once
+from minipaged.cpu.products.tile_rows import gate_rows, write_rows
+
+
+@compiled()
+def share_product(counter, num_threads, x, panels, bias, residual, result):
+    """Fill `result` with x Wᵀ + bias + residual, together with the other threads that call this.
+
+    Args:
+        counter: gives each thread the numbers of its parts, which are panels or pairs of them.
+        num_threads: about how many threads share the work.
+        x: float32 `[T, in]`, its rows contiguous.
+        panels: `[P, in, PANEL]`.
+        bias: `[P * PANEL]`, or empty.
+        residual: `[T, P * PANEL]`, or empty; it may be `result`.
+        result: `[T, P * PANEL]`, written.
+    """
+    num_rows, num_columns = x.shape
+    at_once, tile, room = _rooms_for(num_rows, num_columns)
+    num_pairs = _pairs_of(num_rows, panels, num_threads)
+    num_parts = len(panels) - num_pairs
+    while True:
+        part = take_part(counter)
+        if part >= num_parts:
+            break
+        first, second = _panels_of(part, num_pairs)
+        following = _panels_of(min(part + num_threads, num_parts - 1), num_pairs)
+        for top in range(0, num_rows, at_once):
+            rows = x[top : top + at_once]
+            if first < second:
+                multiply_pair(rows, panels, (first, second), following, room, tile)
+            else:
+                multiply_panel(rows, panels, first, following[0], tile, 0)
+            for panel in range(first, second + 1):
+                left = panel * PANEL
+                write_rows(
+                    len(rows),
+                    (tile, 0, (panel - first) * PANEL),
+                    address_of(bias) + left * bias.itemsize if len(bias) else 0,
+                    (residual, top, left),
+                    len(residual) > 0,
+                    (result, top, left),
+                )
+
+
+@compiled()
+def share_gated_product(counter, num_threads, x, panels, like, result):
+    """Fill `result` with silu(gate) × up, where gate and up are x Wᵀ, together with the other threads.
+
+    Args:
+        counter, num_threads, x: as in `share_product`.
+        panels: `[2 * P, in, PANEL]`: first all of the gate's, then all of up's.
+        like: an array of the model's numbers, to which all is rounded.
+        result: float32 `[T, P * PANEL]`, written.
+    """
+    num_rows, num_columns = x.shape
+    num_parts = len(panels) // 2
+    at_once, tile, room = _rooms_for(num_rows, num_columns)
+    while True:
+        part = take_part(counter)
+        if part >= num_parts:
+            break
+        upcoming = min(part + num_threads, num_parts - 1)
+        pair, following = (part, num_parts + part), (upcoming, num_parts + upcoming)
+        for top in range(0, num_rows, at_once):
+            rows = x[top : top + at_once]
+            if pairs_pay(num_rows, panels):
+                multiply_pair(rows, panels, pair, following, room, tile)
+            else:
+                multiply_panel(rows, panels, pair[0], pair[1], tile, 0)
+                multiply_panel(rows, panels, pair[1], following[0], tile, PANEL)
+            gate_rows(len(rows), (tile, 0, 0), like, (result, top, part * PANEL))
+
+
+@compiled()
+def _rooms_for(num_rows, num_columns):
+    """How many rows of x go over the panels together; what they make of a pair of panels, float32 `[rows,
+    2 * PANEL]`; and the room that `multiply_pair` takes."""
+    at_once = max(1, min(rows_at_once(num_columns), num_rows))
+    tile = aligned(at_once * 2 * PANEL).reshape(at_once, 2 * PANEL)
+    return at_once, tile, aligned(DEPTH * PANEL).reshape(2, DEPTH // 2, PANEL)
+
+
+@compiled()
+def _pairs_of(num_rows, panels, num_threads):
+    """How many pairs to make of panels: as many for each thread. Those that are left are parts of their own,
+    so that threads have as much to do."""
+    return len(panels) // (2 * num_threads) * num_threads if pairs_pay(num_rows, panels) else 0
+
+
+@compiled()
+def _panels_of(part, num_pairs):
+    """The first and the last panel of a part: the pairs come first."""
+    if part < num_pairs:
+        return 2 * part, 2 * part + 1
+    return num_pairs + part, num_pairs + part

@@ -1,0 +1,203 @@
+"""From settings to the pieces of one engine, each told what it needs and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from minipaged.attention.backend import (
+    CacheFunctions,
+    select_attention,
+    select_cache_functions,
+)
+from minipaged.attention.layout import AttentionLayout
+from minipaged.attention.paged_layout import PagedLayout
+from minipaged.baseline.attend_one import select_attend_one
+from minipaged.baseline.contiguous_layout import ContiguousLayout
+from minipaged.baseline.contiguous_manager import ContiguousManager
+from minipaged.baseline.uncached_layout import UncachedLayout
+from minipaged.baseline.uncached_manager import UncachedManager
+from minipaged.config import EngineConfig
+from minipaged.engine.device import check_given_model, resolve_device, resolve_dtype
+from minipaged.engine.memory_plan import MemoryPlan, make_region_allocator, plan_memory
+from minipaged.engine.step_memory import step_bytes
+from minipaged.kv.block_manager import BlockManager
+from minipaged.kv.cache import CopyBlocks, KVCache, copy_blocks
+from minipaged.kv.manager import KVManager
+from minipaged.kv.prefix_hash import PrefixHasher
+from minipaged.kv.swap import SwapCache, SwapSpace
+from minipaged.loading.loader import LoadedModel, load_model
+from minipaged.model.decoder import Decoder
+from minipaged.parts import Parts
+from minipaged.runner.decode_steps import make_capture, make_decode_steps
+from minipaged.runner.model_runner import ModelRunner
+from minipaged.scheduler.scheduler import Scheduler
+
+
+@dataclass(frozen=True)
+class Machinery:
+    """The pieces of an engine: see the classes' own docstrings."""
+
+    model: LoadedModel
+    memory_plan: MemoryPlan
+    kv_manager: KVManager
+    scheduler: Scheduler
+    kv_cache: KVCache
+    runner: ModelRunner
+
+
+def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool) -> Machinery:
+    """Load the model, unless one is given; plan the memory; make the rest.
+
+    Raises:
+        ConfigError: settings that contradict each other, or a pool too small for one request.
+        ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
+    """
+    if model is None:
+        model = load_configured_model(config, progress=progress)
+    else:
+        check_given_model(config, model)
+    decoder, shape = model.decoder, model.config
+    plan = plan_memory(
+        config,
+        shape,
+        decoder.dtype,
+        decoder.device,
+        step_bytes=lambda: step_bytes(
+            decoder,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            max_num_seqs=config.max_num_seqs,
+            with_graphs=make_capture(config, decoder) is not None,
+        ),
+    )
+    num_cpu_blocks = plan.num_cpu_blocks
+    kv_cache = KVCache(
+        num_layers=shape.num_layers,
+        num_blocks=plan.num_blocks,
+        block_size=config.block_size,
+        num_kv_heads=shape.num_kv_heads,
+        head_dim=shape.head_dim,
+        dtype=decoder.dtype,
+        device=decoder.device,
+        copy_blocks=_copy_blocks(config, decoder),
+    )
+    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache)
+    layout = _make_layout(config, decoder, kv_cache)
+    runner = ModelRunner(
+        decoder,
+        kv_cache,
+        layout=layout,
+        eos_token_ids=shape.eos_token_ids,
+        swap_cache=None if num_cpu_blocks is None else SwapCache(kv_cache, num_cpu_blocks),
+        decode_steps=make_decode_steps(config, decoder, layout, max_model_len=plan.max_model_len),
+    )
+    return Machinery(model, plan, kv_manager, scheduler, kv_cache, runner)
+
+
+def _make_layout(config: EngineConfig, decoder: Decoder, kv_cache: KVCache) -> AttentionLayout:
+    scale = decoder.config.head_dim**-0.5
+    match config.kv_layout:
+        case "paged":
+            parts = config.parts or Parts()
+            return PagedLayout(
+                kv_cache,
+                attention=parts.attention or select_attention(config.attention_backend, decoder.device),
+                write_kv=parts.write_kv or _cache_functions(config, decoder).write_kv,
+                slot_mapping=parts.slot_mapping,
+                scale=scale,
+                pad_tables=parts.pad_block_tables,
+            )
+        case "contiguous":
+            parts = config.parts or Parts()
+            return ContiguousLayout(
+                kv_cache,
+                attend_one=parts.attend_region or select_attend_one(config.attention_backend),
+                write_region=parts.write_region,
+                read_region=parts.read_region,
+                scale=scale,
+            )
+        case "none":
+            return UncachedLayout(select_attend_one(config.attention_backend), scale)
+        case _:
+            assert_never(config.kv_layout)
+
+
+def _cache_functions(config: EngineConfig, decoder: Decoder) -> CacheFunctions:
+    return select_cache_functions(config.attention_backend, decoder.device)
+
+
+def _copy_blocks(config: EngineConfig, decoder: Decoder) -> CopyBlocks:
+    if config.kv_layout != "paged":
+        return copy_blocks  # there are no blocks to copy
+    given = (config.parts or Parts()).copy_blocks
+    return given or _cache_functions(config, decoder).copy_blocks
+
+
+def load_configured_model(config: EngineConfig, *, progress: bool = False) -> LoadedModel:
+    """Load the model that the settings name, on their device and in their dtype.
+
+    Raises:
+        ConfigError: no such device.
+        ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
+    """
+    device = resolve_device(config.device)
+    return load_model(
+        config.model,
+        dtype=resolve_dtype(config.dtype, device),
+        device=device,
+        load_format=config.load_format,
+        seed=config.seed,
+        progress=progress,
+    )
+
+
+def make_bookkeeping(
+    config: EngineConfig, plan: MemoryPlan, kv_cache: KVCache
+) -> tuple[KVManager, Scheduler]:
+    """The KV manager and the scheduler of an engine that has no requests."""
+    swap_space = None
+    match config.kv_layout:
+        case "paged":
+            manager = _make_block_manager(config, plan)
+            if plan.num_cpu_blocks is not None:
+                swap_space = SwapSpace(manager.pool, plan.num_cpu_blocks, config.block_size)
+        case "contiguous":
+            manager = ContiguousManager(
+                make_region_allocator(config, plan.num_blocks),
+                config.block_size,
+                reserve=config.reserve,
+                max_model_len=plan.max_model_len,
+                copy_slots=kv_cache.copy_slots,
+            )
+        case "none":
+            manager = UncachedManager(config.block_size)
+        case _:
+            assert_never(config.kv_layout)
+    scheduler = Scheduler(
+        manager,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        enable_chunked_prefill=config.enable_chunked_prefill,
+        policy=config.scheduling_policy,
+        swap_space=swap_space,
+        batching=config.batching,
+        admits_surely=config.preemption_mode == "never",
+    )
+    return manager, scheduler
+
+
+def _make_block_manager(config: EngineConfig, plan: MemoryPlan) -> BlockManager:
+    parts = config.parts or Parts()
+    hasher = None
+    if config.caches_prefixes:
+        hasher = PrefixHasher(config.prefix_caching_hash_algo, hash_fn=parts.hash_function)
+    return BlockManager(
+        plan.num_blocks,
+        config.block_size,
+        hasher,
+        copies_forks=config.fork_mode == "copy",
+        make_free_queue=parts.free_queue,
+        fork=parts.fork,
+        append=parts.append,
+        free=parts.free,
+    )

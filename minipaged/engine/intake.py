@@ -1,0 +1,91 @@
+"""RequestIntake: whether a request can be served, decided when it is added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minipaged.config import EngineConfig
+from minipaged.engine.prompts import ParsedPrompt, Prompt, check_priority, parse_prompt
+from minipaged.errors import PromptError, RequestTooLargeError, SamplingParamsError
+from minipaged.kv.manager import KVManager
+from minipaged.loading.loader import LoadedModel
+from minipaged.sampling.beam_params import BeamSearchParams
+from minipaged.sampling.params import SamplingParams
+
+
+@dataclass(frozen=True)
+class AcceptedRequest:
+    """A request that can be served: `max_tokens` is a number that fits."""
+
+    prompt: ParsedPrompt
+    max_tokens: int
+    priority: int
+
+
+class RequestIntake:
+    """Checks requests against one engine's limits. A request that passes can always finish."""
+
+    def __init__(
+        self, config: EngineConfig, model: LoadedModel, manager: KVManager, max_model_len: int
+    ) -> None:
+        self._config = config
+        self._model = model
+        self._manager = manager
+        self._max_model_len = max_model_len
+
+    def check(
+        self, prompt: Prompt, params: SamplingParams | BeamSearchParams, priority: int
+    ) -> AcceptedRequest:
+        """Accept a request, or say exactly why not.
+
+        Raises:
+            PromptError, RequestTooLargeError, SamplingParamsError: see `LLMEngine.add_request`.
+        """
+        if isinstance(params, SamplingParams):
+            num_seqs, kind = params.n, "samples"
+            self._check_params(params)
+        elif isinstance(params, BeamSearchParams):
+            num_seqs, kind = params.beam_width, "beams"
+        else:
+            raise SamplingParamsError(
+                f"params must be SamplingParams or BeamSearchParams, not {params!r:.80}"
+            )
+        if num_seqs > self._config.max_num_seqs:
+            raise SamplingParamsError(
+                f"{num_seqs} {kind} run together, but max_num_seqs is {self._config.max_num_seqs}"
+            )
+        parsed = parse_prompt(
+            prompt, self._model.tokenizer, self._model.config.vocab_size, self._max_model_len
+        )
+        priority = check_priority(priority) if parsed.priority is None else parsed.priority
+        if priority and self._config.scheduling_policy != "priority":
+            raise PromptError(
+                f"priority={priority} has no meaning under scheduling_policy="
+                f"{self._config.scheduling_policy!r}; use 'priority'"
+            )
+        max_tokens = self._max_tokens(len(parsed.token_ids), params.max_tokens, num_seqs, kind)
+        return AcceptedRequest(parsed, max_tokens, priority)
+
+    def _check_params(self, params: SamplingParams) -> None:
+        vocab_size = self._model.config.vocab_size
+        for token_id in params.stop_ids:
+            if token_id >= vocab_size:
+                raise SamplingParamsError(
+                    f"stop_token_ids has {token_id}, which is not in the vocabulary (0 to {vocab_size - 1})"
+                )
+        if params.stop_strings and self._model.tokenizer is None:
+            raise SamplingParamsError(
+                "stop strings need text, and this model came without a tokenizer; use stop_token_ids"
+            )
+
+    def _max_tokens(self, num_prompt_tokens: int, wanted: int | None, num_seqs: int, kind: str) -> int:
+        room = self._max_model_len - num_prompt_tokens
+        if room < 1:
+            raise RequestTooLargeError(
+                f"the prompt has {num_prompt_tokens:,} tokens, and max_model_len is "
+                f"{self._max_model_len:,}: prompt plus at least one output token do not fit. "
+                f"The longest prompt is {self._max_model_len - 1:,} tokens."
+            )
+        max_tokens = room if wanted is None else min(wanted, room)
+        self._manager.check_fits(num_prompt_tokens, max_tokens, num_seqs, kind)
+        return max_tokens

@@ -1,0 +1,166 @@
+"""OutputProcessor: from a request's sampled tokens to its texts, and to its end.
+
+Whether a sample has ended is decided here, since a stop string is found in its text alone.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from minipaged.engine.detokenizer import Detokenizer
+from minipaged.engine.outputs import CompletionOutput, PositionLogprobs, RequestMetrics, RequestOutput
+from minipaged.engine.stop_strings import StopChecker
+from minipaged.loading.loader import LoadedModel
+from minipaged.request import FinishReason, Request, Sequence
+from minipaged.sampling.logprobs import TokenLogprobs, decode_logprobs
+from minipaged.sampling.sampler import SampledToken
+
+
+class _SampleOutput:
+    """The text and the log-probabilities of one sequence."""
+
+    def __init__(self, request: Request, model: LoadedModel) -> None:
+        self.text = ""
+        self.stop_reason: int | str | None = None
+        self.logprobs: list[PositionLogprobs] | None = None if request.params.logprobs is None else []
+        self.cumulative_logprob = 0.0
+        self.stop_checker = StopChecker(
+            request.params.stop_strings, request.params.include_stop_str_in_output
+        )
+        self.detokenizer: Detokenizer | None = None
+        if model.tokenizer is not None:
+            self.detokenizer = Detokenizer(model.tokenizer.decode, request.prompt_token_ids)
+
+
+class OutputProcessor:
+    """Takes a request's sampled tokens and makes its `RequestOutput` whenever it is asked for.
+
+    Attributes:
+        request: the request.
+    """
+
+    def __init__(self, request: Request, model: LoadedModel, arrival_time: float) -> None:
+        self.request = request
+        self._model = model
+        self._tokenizer = model.tokenizer
+        self._samples: dict[int, _SampleOutput] = {}
+        self._prompt_logprobs: list[PositionLogprobs | None] = [None]
+        self._arrival_time = arrival_time
+        self._first_token_time: float | None = None
+        self._finished_time: float | None = None
+
+    def add_token(self, seq: Sequence, sampled: SampledToken) -> None:
+        """Add a token to a sequence, and end the sequence if the token ends it.
+
+        A fault in this request's own text ends this request, with the fault as its stop reason.
+        """
+        if self._first_token_time is None:
+            self._first_token_time = time.monotonic()
+        sample = self._sample(seq)
+        if sampled.error is not None:
+            self._finish(seq, "abort", sampled.error)
+            return
+        seq.token_ids.append(sampled.token_id)
+        try:
+            self._append_text(seq, sample, sampled)
+        except Exception as error:
+            self._finish(seq, "abort", f"{type(error).__name__}: {error}")
+
+    def _append_text(self, seq: Sequence, sample: _SampleOutput, sampled: SampledToken) -> None:
+        params = self.request.params
+        if sampled.logprob is not None and sample.logprobs is not None:
+            sample.logprobs.append(decode_logprobs(sampled.logprob, self._decode))
+            sample.cumulative_logprob += sampled.logprob.logprob
+        # Neither the first `min_tokens` tokens nor their text may end the output.
+        is_armed = seq.num_output_tokens > params.min_tokens
+        is_end = sampled.token_id in self._model.config.eos_token_ids and not params.ignore_eos
+        is_stop_id = sampled.token_id in params.stop_ids
+        if is_armed and (is_end or is_stop_id):
+            # Like a stop string, the token that ends the text is no part of it.
+            if params.include_stop_str_in_output:
+                self._append_token_text(sample, sampled.token_id, is_armed)
+            self._finish(seq, "stop", None if is_end else sampled.token_id)
+            return
+        matched = self._append_token_text(sample, sampled.token_id, is_armed)
+        if matched is not None:
+            self._finish(seq, "stop", matched)
+        elif seq.num_output_tokens >= self.request.max_tokens:
+            self._finish(seq, "length", None)
+
+    def _append_token_text(self, sample: _SampleOutput, token_id: int, is_armed: bool) -> str | None:
+        """Add a token's text; the stop string that it completes, if it does."""
+        if sample.detokenizer is None:
+            return None
+        new = sample.stop_checker.feed(sample.detokenizer.append(token_id), active=is_armed)
+        sample.text += new.text
+        return new.match
+
+    def add_prompt_logprobs(self, found: list[TokenLogprobs], first: int) -> None:
+        """Add the log-probabilities of the prompt tokens from position `first` on; what is known
+        already is skipped (a preempted prompt is computed again)."""
+        for logprobs in found[len(self._prompt_logprobs) - first :]:
+            self._prompt_logprobs.append(decode_logprobs(logprobs, self._decode))
+
+    def _decode(self, token_id: int) -> str | None:
+        """The text of a token by itself; a special one is shown as well."""
+        if self._tokenizer is None:
+            return None
+        return self._tokenizer.decode([token_id], skip_special_tokens=False)
+
+    def abort(self) -> None:
+        """End all samples that have not ended."""
+        for seq in self.request.unfinished:
+            self._finish(seq, "abort", None)
+
+    def build(self) -> RequestOutput:
+        """The outputs so far, as values of their own."""
+        request = self.request
+        return RequestOutput(
+            request_id=request.request_id,
+            prompt=request.prompt,
+            prompt_token_ids=list(request.prompt_token_ids),
+            outputs=[self._completion(seq) for seq in request.sequences],
+            finished=request.is_finished,
+            num_cached_tokens=request.num_cached_tokens or 0,
+            num_preemptions=request.num_preemptions,
+            prompt_logprobs=None if request.params.prompt_logprobs is None else list(self._prompt_logprobs),
+            metrics=RequestMetrics(self._arrival_time, self._first_token_time, self._finished_time),
+            block_usage=replace(request.block_usage),
+        )
+
+    def _completion(self, seq: Sequence) -> CompletionOutput:
+        sample = self._sample(seq)
+        return CompletionOutput(
+            index=seq.index,
+            text=sample.text,
+            token_ids=seq.token_ids[seq.num_prompt_tokens :],
+            finish_reason=seq.finish_reason,
+            stop_reason=sample.stop_reason,
+            cumulative_logprob=None if sample.logprobs is None else sample.cumulative_logprob,
+            logprobs=None if sample.logprobs is None else [dict(one) for one in sample.logprobs],
+        )
+
+    def _sample(self, seq: Sequence) -> _SampleOutput:
+        if seq.index not in self._samples:
+            self._samples[seq.index] = _SampleOutput(self.request, self._model)
+        return self._samples[seq.index]
+
+    def _finish(self, seq: Sequence, reason: FinishReason, stop_reason: int | str | None) -> None:
+        seq.finish_reason = reason
+        sample = self._sample(seq)
+        sample.stop_reason = stop_reason
+        # After a stop string there is nothing held back; otherwise it belongs to the text.
+        self._flush(sample)
+        if self.request.is_finished:
+            self._finished_time = time.monotonic()
+
+    def _flush(self, sample: _SampleOutput) -> None:
+        if sample.detokenizer is None:
+            return
+        try:
+            held = sample.stop_checker.feed(sample.detokenizer.flush(), active=False)
+            sample.text += held.text + sample.stop_checker.flush()
+        except Exception:
+            # The fault that ended this request may strike again; the text stays as it is.
+            return

@@ -1,0 +1,187 @@
+"""Reads a Hugging Face configuration into a `ModelConfig`, and refuses what that cannot express.
+
+From the JSON itself: to import transformers takes longer than to load a small model. What a file may leave
+out, and how older files spell it, is the same as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast, get_args
+
+from minipaged.loading.json_fields import Fields
+from minipaged.model.config import Architecture, ModelConfig, RopeConfig, token_ids, unsupported
+
+_LLAMA: Mapping[str, object] = {
+    "hidden_act": "silu",
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-6,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+}
+_QWEN2: Mapping[str, object] = {
+    **_LLAMA,
+    "num_key_value_heads": 32,
+    "max_position_embeddings": 32_768,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "use_sliding_window": False,
+    "sliding_window": 4096,
+    "max_window_layers": 28,
+}
+_DEFAULTS: Mapping[Architecture, Mapping[str, object]] = {
+    "llama": _LLAMA,
+    "mistral": {
+        **_LLAMA,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 131_072,
+        "sliding_window": 4096,
+    },
+    "qwen2": _QWEN2,
+    "qwen3": {**_QWEN2, "head_dim": 128},
+}
+"""What transformers takes for a field that the file does not have. Sizes must be there."""
+
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+
+
+def read_hf_config(values: Mapping[str, object]) -> ModelConfig:
+    """The shape of the model that a `config.json` describes.
+
+    Args:
+        values: what the file holds.
+
+    Raises:
+        UnsupportedModelError: an architecture or a feature that the decoder does not have, a field that is
+            missing or of another type.
+    """
+    architecture = _architecture(Fields(values))
+    fields = Fields(values, _DEFAULTS[architecture])
+    _refuse_features(fields)
+    num_heads, hidden_size = fields.whole("num_attention_heads"), fields.whole("hidden_size")
+    num_kv_heads, head_dim = fields.optional_whole("num_key_value_heads"), fields.optional_whole("head_dim")
+    attention_bias = fields.flag("attention_bias")
+    return ModelConfig(
+        architecture=architecture,
+        hidden_size=hidden_size,
+        intermediate_size=fields.whole("intermediate_size"),
+        num_layers=fields.whole("num_hidden_layers"),
+        num_heads=num_heads,
+        num_kv_heads=num_heads if num_kv_heads is None else num_kv_heads,
+        head_dim=hidden_size // max(1, num_heads) if head_dim is None else head_dim,
+        vocab_size=fields.whole("vocab_size"),
+        max_position_embeddings=fields.whole("max_position_embeddings"),
+        rms_norm_eps=fields.number("rms_norm_eps"),
+        rope=_rope(fields),
+        tie_word_embeddings=fields.flag("tie_word_embeddings"),
+        # Qwen2 always has the three input biases and Mistral never; their configurations do not say.
+        qkv_bias=architecture == "qwen2" or (architecture != "mistral" and attention_bias),
+        o_bias=architecture in ("llama", "qwen3") and attention_bias,
+        qk_norm=architecture == "qwen3",
+        bos_token_id=fields.optional_whole("bos_token_id"),
+        eos_token_ids=token_ids(fields.get("eos_token_id")),
+    )
+
+
+def _architecture(fields: Fields) -> Architecture:
+    model_type = fields.get("model_type")
+    experts = any((fields.optional_whole(name) or 0) > 1 for name in _EXPERTS)
+    if experts or "moe" in str(model_type) or model_type == "mixtral":
+        raise unsupported(f"a mixture of experts (model_type {model_type!r})")
+    if model_type not in get_args(Architecture):
+        raise unsupported(f"the architecture {model_type!r}")
+    named = fields.texts("architectures")
+    if named and f"{model_type}forcausallm" not in [name.lower() for name in named]:
+        raise unsupported(f"the head of {', '.join(named)} (not a causal language model)")
+    return cast(Architecture, model_type)
+
+
+def _refuse_features(fields: Fields) -> None:
+    quantization = fields.get("quantization_config")
+    if quantization:
+        method = quantization.get("quant_method") if isinstance(quantization, Mapping) else quantization
+        raise unsupported(f"quantised weights (quantization_config: {method})")
+    activation = fields.text("hidden_act")
+    if activation not in ("silu", "swish"):
+        raise unsupported(f"the activation {activation!r}")
+    if fields.flag("mlp_bias"):
+        raise unsupported("a bias in the MLP (mlp_bias)")
+    _refuse_windows(fields)
+
+
+def _refuse_windows(fields: Fields) -> None:
+    window, longest = fields.optional_whole("sliding_window"), fields.whole("max_position_embeddings")
+    # Qwen's files give a window, and say beside it whether it is used, and from which layer on. In those of
+    # other models the same names mean nothing.
+    qwen = str(fields.get("model_type")).startswith("qwen")
+    if qwen and fields.get("use_sliding_window") is not None and not fields.flag("use_sliding_window"):
+        window = None
+    layer_types = fields.texts("layer_types")
+    if layer_types:
+        others = sorted(set(layer_types) - {"full_attention", "sliding_attention"})
+        if others:
+            raise unsupported(f"layers of type {', '.join(others)}")
+        windowed = "sliding_attention" in layer_types
+    else:
+        first = (fields.optional_whole("max_window_layers") or 0) if qwen else 0
+        windowed = window is not None and first < fields.whole("num_hidden_layers")
+    # A window at least as long as the longest sequence hides nothing.
+    if windowed and (window is None or window < longest):
+        raise unsupported(
+            f"sliding-window attention (sliding_window={window}, max_position_embeddings={longest})"
+        )
+
+
+def _rope(fields: Fields) -> RopeConfig:
+    # One mapping says all in newer files; older ones have rope_theta beside rope_scaling.
+    parameters = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
+    if any(isinstance(value, Mapping) for value in parameters.values()):
+        raise unsupported("RoPE parameters that differ between layer types")
+    values = {name: value for name, value in parameters.items() if value is not None}
+    longest_before = fields.get("original_max_position_embeddings")
+    if longest_before is not None:  # it goes before the one inside
+        values["original_max_position_embeddings"] = longest_before
+    rope = Fields(
+        values,
+        {
+            "rope_type": parameters.get("type") or "default",
+            "rope_theta": 10_000.0 if (theta := fields.get("rope_theta")) is None else theta,
+            "partial_rotary_factor": fields.get("partial_rotary_factor") or 1.0,
+            "original_max_position_embeddings": fields.whole("max_position_embeddings"),
+        },
+    )
+    kind = rope.text("rope_type")
+    if kind not in ("default", "linear", "llama3"):
+        raise unsupported(f"RoPE scaling {kind!r}")
+    partial = rope.number("partial_rotary_factor")
+    if partial != 1.0:
+        raise unsupported(f"partial rotary embedding (partial_rotary_factor={partial})")
+    if parameters.get("mrope_section"):
+        raise unsupported("multimodal RoPE (mrope_section)")
+    theta = _positive(rope, "rope_theta")
+    if kind == "default":
+        return RopeConfig(theta=theta)
+    factor = _positive(rope, "factor")
+    if kind == "linear":
+        return RopeConfig(theta=theta, scaling="linear", factor=factor)
+    low, high = _positive(rope, "low_freq_factor"), _positive(rope, "high_freq_factor")
+    if low >= high:
+        raise unsupported(f"RoPE parameters with low_freq_factor={low} and high_freq_factor={high}")
+    return RopeConfig(
+        theta=theta,
+        scaling="llama3",
+        factor=factor,
+        low_freq_factor=low,
+        high_freq_factor=high,
+        original_max_position_embeddings=int(_positive(rope, "original_max_position_embeddings")),
+    )
+
+
+def _positive(rope: Fields, name: str) -> float:
+    value = rope.number(name)
+    if value <= 0:
+        raise unsupported(f"RoPE parameters with {name}={value}")
+    return value

@@ -1,1 +1,0 @@
-"""How large a model's KV cache is, before anything is loaded: `minipaged kv`."""

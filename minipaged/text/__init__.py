@@ -1,1 +1,0 @@
-"""Text: from token ids back to characters, one token at a time, and where to stop."""

@@ -1,0 +1,69 @@
+"""Which engines on a CPU have their decode steps written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TypeVar, cast
+
+import pytest
+
+from minipaged.attention.reference import reference_attention
+from minipaged.kv.block_table import pad_block_tables, slot_mapping
+from minipaged.kv.cache import write_kv
+from minipaged.loading.loader import LoadedModel
+from minipaged.parts import Parts
+from tests.cpu.recorded import PROMPTS, make, steps_of
+from tests.engine.driving import greedy, make_engine, run
+from tests.model_pairs import Pair, load
+from tests.oracle import Oracle, make_model
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def test_who_has_them(packed: Pair) -> None:
+    assert steps_of(make(packed))
+
+
+def their(function: Function) -> Function:
+    """A reader's part, which does the same as ours."""
+
+    @wraps(function)
+    def part(*arguments: object) -> object:
+        return function(*arguments)
+
+    return cast(Function, part)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"enforce_eager": True},
+        {"attention_backend": "reference"},
+        {"kv_layout": "contiguous"},
+        {"kv_layout": "none"},
+        {"parts": Parts(slot_mapping=their(slot_mapping))},
+        {"parts": Parts(pad_block_tables=their(pad_block_tables))},
+        {"parts": Parts(write_kv=their(write_kv))},
+        {"parts": Parts(attention=their(reference_attention))},
+    ],
+)
+def test_who_has_none(packed: Pair, options: dict[str, object]) -> None:
+    """Settings that say so, and readers' own parts, which are called in each layer as they expect."""
+    assert make(packed, **options)._runner._decode_steps is None
+
+
+def test_a_model_whose_layers_are_not_compiled_has_none(nano_model: LoadedModel) -> None:
+    engine = make_engine(nano_model, num_blocks=9, max_model_len="auto")
+    assert engine._runner._decode_steps is None
+
+
+def test_heads_that_the_loops_of_attention_are_not_made_for(tmp_path: Path) -> None:
+    """The layers are compiled, attention is not."""
+    folder = make_model(tmp_path / "narrow", hidden_size=64, head_dim=16)
+    engine = make(Pair(load(str(folder)), Oracle.from_folder(folder)))
+    assert engine.model.decoder.faster_layers
+    assert engine._runner._decode_steps is None
+    for output in run(engine, PROMPTS, greedy(3)):
+        assert len(output.outputs[0].token_ids) == 3

@@ -1,0 +1,15 @@
+"""Before any test imports a kernel: where there is no GPU, Triton's interpreter is turned on."""
+
+from __future__ import annotations
+
+import torch
+
+from minipaged.errors import ConfigError
+from minipaged.triton_kernels.setup import prepare_triton
+
+collect_ignore: list[str] = []
+
+try:
+    prepare_triton(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+except ConfigError:  # no Triton, or none that works: tests/triton_kernels/test_in_engine.py says which
+    collect_ignore += ["test_kernels.py", "test_cache_kernels.py", "test_far_blocks.py"]
