@@ -7,61 +7,31 @@ engine resolves them at start and says what it chose.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Literal, Unpack, get_args
 
-from minipaged.baseline.region_allocator import RegionAllocatorName
-from minipaged.baseline.reserve import ReserveRule
-from minipaged.config_conflicts import check_conflicts
+from minipaged.choices import (
+    AttentionBackend,
+    Batching,
+    DType,
+    ForkMode,
+    HashAlgorithm,
+    KVLayoutName,
+    LoadFormat,
+    PreemptionMode,
+    RegionAllocatorName,
+    ReserveRule,
+    SchedulingPolicy,
+)
 from minipaged.errors import ConfigError
+from minipaged.options import EngineOptions
 from minipaged.stages import stage_options
 
 if TYPE_CHECKING:
     from minipaged.parts import Parts
 
-DType = Literal["auto", "float32", "bfloat16", "float16"]
-LoadFormat = Literal["auto", "dummy"]
-SchedulingPolicy = Literal["fcfs", "priority", "shortest"]
-PreemptionMode = Literal["recompute", "swap", "never"]
-KVLayoutName = Literal["paged", "contiguous", "none"]
-Batching = Literal["continuous", "static"]
-ForkMode = Literal["share", "copy"]
-AttentionBackend = Literal["auto", "reference", "cpu", "triton"]
-HashAlgorithm = Literal["sha256", "sha256_cbor", "xxhash", "xxhash_cbor"]
-
-
 MAX_BLOCK_SIZE = 2**20
 """Far more than any model's context; larger ones only overflow."""
-
-
-class EngineOptions(TypedDict, total=False):
-    """The keyword arguments of `LLM(...)`: the fields of `EngineConfig` other than `model`."""
-
-    dtype: DType
-    device: str
-    block_size: int
-    num_blocks: int | None
-    kv_cache_memory_bytes: int | None
-    gpu_memory_utilization: float
-    max_model_len: int | Literal["auto"] | None
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    enable_chunked_prefill: bool
-    enable_prefix_caching: bool | None
-    prefix_caching_hash_algo: HashAlgorithm
-    scheduling_policy: SchedulingPolicy
-    preemption_mode: PreemptionMode
-    num_cpu_blocks: int | None
-    attention_backend: AttentionBackend
-    enforce_eager: bool
-    load_format: LoadFormat
-    seed: int
-    kv_layout: KVLayoutName
-    reserve: ReserveRule
-    region_allocator: RegionAllocatorName
-    batching: Batching
-    fork_mode: ForkMode
-    parts: Parts | None
 
 
 @dataclass(frozen=True)
@@ -207,7 +177,7 @@ class EngineConfig:
         share = self.gpu_memory_utilization
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ConfigError(f"gpu_memory_utilization must be above 0 and at most 1, not {share!r}")
-        check_conflicts(self)
+        _check_conflicts(self)
 
     @property
     def caches_prefixes(self) -> bool:
@@ -231,3 +201,84 @@ def _at_least(name: str, value: object, minimum: int) -> None:
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ConfigError(f"{name} must be one of {', '.join(allowed)}; not {value!r}")
+
+
+def _check_conflicts(config: EngineConfig) -> None:
+    """Refuse settings that are possible one by one, and not together."""
+    layout = config.kv_layout
+    if layout != "contiguous":
+        for name, default in (("reserve", "max"), ("region_allocator", "first_fit")):
+            value = getattr(config, name)
+            if value != default:
+                raise ConfigError(
+                    f"{name}={value!r} is about reserved regions: set kv_layout='contiguous' as well, "
+                    f"instead of {layout!r}"
+                )
+    if config.enable_prefix_caching and config.fork_mode == "copy":
+        raise ConfigError(
+            "enable_prefix_caching=True shares blocks between requests, and fork_mode='copy' is for an "
+            "engine that shares none: turn one of them off"
+        )
+    if config.preemption_mode == "swap" and config.fork_mode == "copy":
+        raise ConfigError(
+            "preemption_mode='swap' brings blocks back shared as they were, and fork_mode='copy' is for an "
+            "engine that shares none: use preemption_mode='recompute', or fork_mode='share'"
+        )
+    if layout != "paged":
+        _check_unpaged(config)
+    _check_parts(config)
+
+
+def _check_unpaged(config: EngineConfig) -> None:
+    layout = config.kv_layout
+    if config.enable_prefix_caching:
+        raise ConfigError(
+            f"enable_prefix_caching=True needs blocks that can be found again, and kv_layout={layout!r} has "
+            "none: leave it out, or set kv_layout='paged'"
+        )
+    if config.preemption_mode == "swap":
+        raise ConfigError(
+            f"preemption_mode='swap' moves blocks, and kv_layout={layout!r} has none and preempts nobody: "
+            "leave it out, or set kv_layout='paged'"
+        )
+    if config.attention_backend not in ("auto", "reference"):
+        raise ConfigError(
+            f"attention_backend={config.attention_backend!r} reads block tables, and kv_layout={layout!r} "
+            "has none: use 'auto' or 'reference'"
+        )
+
+
+def unused_parts(config: EngineConfig, parts: Parts) -> dict[str, str]:
+    """The parts, other than the engine's own, that an engine of these settings would never call.
+
+    Args:
+        config: the settings; their own parts do not matter.
+        parts: those in question. Each field's metadata says which settings call it.
+
+    Returns:
+        For each the settings that call it, in words.
+    """
+    found: dict[str, str] = {}
+    for part in fields(parts):
+        missing = {
+            name: allowed for name, allowed in part.metadata.items() if _setting(config, name) not in allowed
+        }
+        if missing and getattr(parts, part.name) is not part.default:
+            found[part.name] = " and ".join(
+                f"{name}={' or '.join(map(repr, allowed))}" for name, allowed in part.metadata.items()
+            )
+    return found
+
+
+def _setting(config: EngineConfig, name: str) -> object:
+    return config.caches_prefixes if name == "enable_prefix_caching" else getattr(config, name)
+
+
+def _check_parts(config: EngineConfig) -> None:
+    unused = {} if config.parts is None else unused_parts(config, config.parts)
+    if unused:
+        needs = "; ".join(f"{part} needs {wanted}" for part, wanted in unused.items())
+        raise ConfigError(
+            f"parts has something that an engine of these settings never calls: {needs}. Change the "
+            "settings, or leave it out"
+        )

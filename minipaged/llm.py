@@ -8,13 +8,14 @@ from typing import Unpack
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from minipaged.config import EngineConfig, EngineOptions
+from minipaged.config import EngineConfig
 from minipaged.engine.llm_engine import LLMEngine
 from minipaged.engine.outputs import BeamSearchOutput, BeamSearchSequence, RequestOutput
 from minipaged.engine.prompts import Prompt, TokensPrompt, as_prompt_list
 from minipaged.errors import ConfigError, EngineBusyError, PromptError, SamplingParamsError
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.model.tokenizer import ChatMessage
+from minipaged.options import EngineOptions
 from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.params import SamplingParams
 

@@ -7,7 +7,7 @@ is made; nothing is patched, and two engines can run with different ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from minipaged.attention.metadata import AttentionFn
@@ -41,6 +41,18 @@ def bytes_per_token(shape: KVShape) -> int:
     return shape.bytes_per_token
 
 
+Needs = dict[str, tuple[str | bool, ...]]
+"""For each setting that matters to a part, the values with which the engine calls it."""
+
+_MEMORY_PLAN: Needs = {"kv_layout": ("paged", "contiguous")}
+_PAGED: Needs = {"kv_layout": ("paged",)}
+_CONTIGUOUS: Needs = {"kv_layout": ("contiguous",)}
+_FIRST_FIT: Needs = {**_CONTIGUOUS, "region_allocator": ("first_fit",)}
+_BUDDY: Needs = {**_CONTIGUOUS, "region_allocator": ("buddy",)}
+_CAPTURED: Needs = {**_PAGED, "enforce_eager": (False,), "attention_backend": ("triton", "auto")}
+_PREFIX_CACHE: Needs = {**_PAGED, "enable_prefix_caching": (True,)}
+
+
 @dataclass(frozen=True)
 class Parts:
     """The pieces an engine runs with; by default its own.
@@ -68,23 +80,23 @@ class Parts:
         hash_function: overrides `prefix_caching_hash_algo`, if given.
     """
 
-    bytes_per_token: BytesPerToken = bytes_per_token
-    num_blocks_that_fit: NumBlocksThatFit = num_blocks_that_fit
-    allocate_first_fit: AllocateFirstFit = allocate_first_fit
-    free_first_fit: FreeFirstFit = free_first_fit
-    write_region: WriteRegion = write_region
-    read_region: ReadRegion = read_region
-    attend_region: AttendOneFn | None = None
-    allocate_buddy: AllocateBuddy = allocate_buddy
-    free_buddy: FreeBuddy = free_buddy
-    slot_mapping: SlotMapping = slot_mapping
-    pad_block_tables: PadBlockTables = pad_block_tables
-    free_queue: MakeFreeQueue = full_queue
-    write_kv: WriteKV | None = None
-    fork: Fork = fork
-    append: Append = append
-    free: Free = free
-    copy_blocks: CopyBlocks | None = None
-    attention: AttentionFn | None = None
-    capture: Capture | None = None
-    hash_function: HashFunction | None = None
+    bytes_per_token: BytesPerToken = field(default=bytes_per_token, metadata=_MEMORY_PLAN)
+    num_blocks_that_fit: NumBlocksThatFit = field(default=num_blocks_that_fit, metadata=_MEMORY_PLAN)
+    allocate_first_fit: AllocateFirstFit = field(default=allocate_first_fit, metadata=_FIRST_FIT)
+    free_first_fit: FreeFirstFit = field(default=free_first_fit, metadata=_FIRST_FIT)
+    write_region: WriteRegion = field(default=write_region, metadata=_CONTIGUOUS)
+    read_region: ReadRegion = field(default=read_region, metadata=_CONTIGUOUS)
+    attend_region: AttendOneFn | None = field(default=None, metadata=_CONTIGUOUS)
+    allocate_buddy: AllocateBuddy = field(default=allocate_buddy, metadata=_BUDDY)
+    free_buddy: FreeBuddy = field(default=free_buddy, metadata=_BUDDY)
+    slot_mapping: SlotMapping = field(default=slot_mapping, metadata=_PAGED)
+    pad_block_tables: PadBlockTables = field(default=pad_block_tables, metadata=_PAGED)
+    free_queue: MakeFreeQueue = field(default=full_queue, metadata=_PAGED)
+    write_kv: WriteKV | None = field(default=None, metadata=_PAGED)
+    fork: Fork = field(default=fork, metadata=_PAGED)
+    append: Append = field(default=append, metadata=_PAGED)
+    free: Free = field(default=free, metadata=_PAGED)
+    copy_blocks: CopyBlocks | None = field(default=None, metadata=_PAGED)
+    attention: AttentionFn | None = field(default=None, metadata=_PAGED)
+    capture: Capture | None = field(default=None, metadata=_CAPTURED)
+    hash_function: HashFunction | None = field(default=None, metadata=_PREFIX_CACHE)

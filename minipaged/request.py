@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Literal
 
 from minipaged.baseline.region_allocator import Region
+from minipaged.choices import FinishReason
 from minipaged.kv.block_table import BlockTable
 from minipaged.kv.block_usage import BlockUsage
 from minipaged.sampling.beam_search import BeamSearch
 from minipaged.sampling.params import SamplingParams
-
-FinishReason = Literal["stop", "length", "abort"]
 
 
 class RequestStatus(enum.Enum):
@@ -150,6 +148,12 @@ class Request:
     @property
     def is_finished(self) -> bool:
         return all(seq.is_finished for seq in self.sequences)
+
+    @property
+    def reads_prefix_cache(self) -> bool:
+        """Whether cached blocks are of use to it: cached tokens have no logits, and a request for
+        `prompt_logprobs` wants those of all prompt tokens."""
+        return self.params.prompt_logprobs is None
 
     @property
     def has_forked(self) -> bool:

@@ -19,12 +19,8 @@ chunks at every stage; from stage 6 on its chunks run beside requests that came 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from minipaged.errors import ConfigError
-
-if TYPE_CHECKING:
-    from minipaged.config import EngineOptions
+from minipaged.options import EngineOptions
 
 NUM_STAGES = 8
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from minipaged.config import Batching, SchedulingPolicy
+from minipaged.choices import Batching, SchedulingPolicy
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.prefix_hash import PrefixHasher
 from minipaged.request import Request, RequestStatus, Sequence
 from minipaged.sampling.params import SamplingParams
-from minipaged.scheduler.scheduler import ScheduledSequence, Scheduler, SchedulerOutput
+from minipaged.scheduler.scheduler import Scheduler
+from minipaged.scheduler.scheduler_output import ScheduledSequence, SchedulerOutput
 from tests.kv.simulated_tensor import SimulatedTensor, texts
 
 NextToken = Callable[[tuple[int, ...], int], int]
@@ -92,8 +93,7 @@ class FakeEngine:
         return request
 
     def schedule(self) -> SchedulerOutput:
-        output = SchedulerOutput()
-        self.scheduler.schedule(output)
+        output = self.scheduler.schedule()
         assert output.num_tokens == sum(item.num_tokens for item in output.scheduled) <= self.budget
         assert len({id(item.seq) for item in output.scheduled}) == len(output.scheduled)
         for item in output.scheduled:
@@ -135,7 +135,7 @@ class FakeEngine:
     def fail(self) -> SchedulerOutput:
         """A step whose forward pass raises: nothing was copied or written."""
         output = self.schedule()
-        self.scheduler.rollback(output, [r for r in self.requests if not r.is_finished])
+        self.scheduler.rollback([r for r in self.requests if not r.is_finished])
         self.check()
         return output
 

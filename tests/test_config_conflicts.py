@@ -9,10 +9,11 @@ from torch import Tensor
 
 from minipaged import EngineConfig
 from minipaged.attention.reference import attend_one
-from minipaged.config import EngineOptions, KVLayoutName
+from minipaged.choices import KVLayoutName
 from minipaged.errors import ConfigError
 from minipaged.kv.prefix_hash import sha256
 from minipaged.kv.size import KVShape
+from minipaged.options import EngineOptions
 from minipaged.parts import Parts
 
 

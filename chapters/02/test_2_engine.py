@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from minipaged.config import EngineConfig, EngineOptions
+from minipaged.config import EngineConfig
 from minipaged.course.expect import expect_equal
 from minipaged.course.seams import ResolvedParts
+from minipaged.options import EngineOptions
 
 
 @pytest.mark.in_engine

@@ -9,7 +9,7 @@ import torch
 
 from minipaged.attention.metadata import AttentionFn
 from minipaged.attention.reference import reference_attention
-from minipaged.config import AttentionBackend
+from minipaged.choices import AttentionBackend
 from minipaged.cpu.attention.attention import cpu_attention
 from minipaged.cpu.attention.cache import cpu_write_kv
 from minipaged.errors import ConfigError

@@ -68,7 +68,7 @@ class PagedLayout:
             for table, span in zip(tables, batch.spans, strict=True)
         ]
         return Located(
-            query_start_loc=batch.query_starts,
+            query_start_loc=batch.query_start_loc,
             seq_lens=np.array([end for _, end in batch.spans], dtype=np.int32),
             block_tables=self._pad_tables(tables),
             slot_mapping=np.concatenate(slots),
@@ -96,7 +96,7 @@ def metadata_of(batch: StepBatch, located: Sequence[Tensor]) -> AttentionMetadat
         seq_lens=seq_lens,
         block_tables=block_tables,
         slot_mapping=slot_mapping,
-        query_start_list=tuple(batch.query_starts.tolist()),
+        query_start_list=tuple(batch.query_start_loc.tolist()),
         seq_lens_list=tuple(end for _, end in batch.spans),
         num_decodes=sum(item.num_tokens == 1 for item in batch.items),
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from minipaged.attention.reference import attend_one
-from minipaged.config import AttentionBackend
+from minipaged.choices import AttentionBackend
 
 AttendOneFn = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 """(query [Q, Hq, D], keys [L, Hkv, D], values [L, Hkv, D], scale) -> [Q, Hq, D]: the last Q of L tokens

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from minipaged.baseline.region_allocator import Region, RegionAllocator
-from minipaged.baseline.reserve import ReserveRule, slots_to_reserve
+from minipaged.baseline.reserve import slots_to_reserve
+from minipaged.choices import ReserveRule
 from minipaged.errors import InvariantError, RequestTooLargeError
 from minipaged.kv.breakdown import MemoryBreakdown, ReservedRegion, contiguous_breakdown
 from minipaged.kv.cache import BlockCopy

@@ -9,11 +9,9 @@ request lie side by side, and room for its whole life is taken when it is admitt
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from minipaged.errors import ConfigError, InvariantError
-
-RegionAllocatorName = Literal["first_fit", "buddy"]
 
 
 @dataclass(frozen=True, order=True)

@@ -5,12 +5,9 @@ The paper's Orca did not say how it reserves, so its authors measured three rule
 
 from __future__ import annotations
 
-from typing import Literal
-
 from minipaged.baseline.buddy import next_power_of_two
+from minipaged.choices import ReserveRule
 from minipaged.errors import RequestTooLargeError
-
-ReserveRule = Literal["max", "pow2", "oracle"]
 
 
 def slots_to_reserve(

@@ -13,8 +13,9 @@ from typing import Unpack
 import torch
 
 from minipaged.bench.gpu_workload import EngineSizes
-from minipaged.config import EngineConfig, EngineOptions
+from minipaged.config import EngineConfig
 from minipaged.engine.llm_engine import LLMEngine
+from minipaged.options import EngineOptions
 from minipaged.parts import Parts
 from minipaged.runner.capture import rerun
 from minipaged.sampling.params import SamplingParams

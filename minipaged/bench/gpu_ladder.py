@@ -8,10 +8,11 @@ from minipaged.bench.gpu_engines import model_folder
 from minipaged.bench.gpu_part import PartResult, Parts, Row
 from minipaged.bench.gpu_workload import FULL, REHEARSAL, EngineSizes, first_requests, nano_vllm_workload
 from minipaged.bench.ladder import Ladder
-from minipaged.config import EngineConfig, EngineOptions
+from minipaged.config import EngineConfig
 from minipaged.engine.assembly import load_configured_model
 from minipaged.kv.size import blocks_needed
 from minipaged.loading.loader import LoadedModel
+from minipaged.options import EngineOptions
 from minipaged.stages import NUM_STAGES
 
 BLOCK_SIZE = 16

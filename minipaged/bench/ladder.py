@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from minipaged.bench.stage_run import OnTokens, Outputs, StageResult, run_stage
-from minipaged.config import EngineConfig, EngineOptions
+from minipaged.config import EngineConfig
 from minipaged.engine.llm_engine import LLMEngine
 from minipaged.engine.memory_plan import plan_memory
 from minipaged.errors import ConfigError
 from minipaged.loading.loader import LoadedModel
+from minipaged.options import EngineOptions
 from minipaged.sim.workload import Workload
 
 BASE_STAGE = 2

@@ -11,9 +11,8 @@ import torch
 
 from minipaged.attention.paged_layout import PagedLayout
 from minipaged.attention.reference import reference_attention
-from minipaged.engine.block_counts import count_step
 from minipaged.engine.output_processor import OutputProcessor
-from minipaged.engine.take_result import take_result
+from minipaged.engine.stats import count_blocks
 from minipaged.errors import ConfigError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.block_table import slot_mapping
@@ -28,7 +27,6 @@ from minipaged.runner.step_batch import build_step_batch
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import SampledToken
 from minipaged.scheduler.scheduler import Scheduler
-from minipaged.scheduler.scheduler_output import SchedulerOutput
 
 TOKEN_ID = 5
 
@@ -132,7 +130,7 @@ def _measure(pool: Pool, context: int, model: LoadedModel) -> StepCost:
         params = SamplingParams(temperature=0, max_tokens=num_outputs + 1, ignore_eos=True)
         request = Request(str(number), prompt, params, num_outputs + 1, sampling_seed=0, arrival=number)
         scheduler.add(request)
-        processors[request.request_id] = OutputProcessor(request, model, arrival_time=0.0)
+        processors[request.request_id] = OutputProcessor(request, manager, model, arrival_time=0.0)
     layout, usage = locating_layout(pool.block_size), BlockUsage()
     times = StepTimes()
     for _ in range(num_outputs):
@@ -156,16 +154,16 @@ def _step(
     times: StepTimes,
 ) -> None:
     """A step of the engine, in which every sequence gets the same token."""
-    output = SchedulerOutput()
     began = time.perf_counter()
-    scheduler.schedule(output)
+    plan = scheduler.schedule()
     planned = time.perf_counter()
-    layout.locate(build_step_batch(output.scheduled))
+    layout.locate(build_step_batch(plan.scheduled))
     prepared = time.perf_counter()
-    count_step(usage, output.scheduled, scheduler.running, manager.num_blocks_in_tables)
-    for item in output.scheduled:
+    count_blocks(usage, plan.scheduled, scheduler.queues.running, manager.num_blocks_in_tables)
+    for item in plan.scheduled:
         sampled = [SampledToken(TOKEN_ID)]
-        take_result(SequenceResult(item, sampled, None, []), processors[item.request.request_id], manager)
+        item.seq.num_computed_tokens += item.num_tokens
+        processors[item.request.request_id].take(SequenceResult(item, sampled, None, []))
     times.schedule.append(planned - began)
     times.prepare.append(prepared - planned)
     times.take_in.append(time.perf_counter() - prepared)

@@ -14,12 +14,10 @@ from minipaged.bench.scheduler_steps import locating_layout
 from minipaged.config import EngineConfig
 from minipaged.engine.assembly import Machinery, assemble
 from minipaged.engine.output_processor import OutputProcessor
-from minipaged.engine.take_result import take_result
 from minipaged.loading.loader import load_model
 from minipaged.request import Request
 from minipaged.runner.step_batch import build_step_batch
 from minipaged.sampling.params import SamplingParams
-from minipaged.scheduler.scheduler_output import SchedulerOutput
 
 PROMPT_TOKENS = 128
 
@@ -91,7 +89,9 @@ def _measure(machinery: Machinery, config: EngineConfig, num_requests: int, num_
         params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
         request = Request(str(number), prompt, params, max_tokens, sampling_seed=0, arrival=number)
         scheduler.add(request)
-        processors[request.request_id] = OutputProcessor(request, model, arrival_time=0.0)
+        processors[request.request_id] = OutputProcessor(
+            request, machinery.kv_manager, model, arrival_time=0.0
+        )
     times = [_step(machinery, layout, processors) for _ in range(num_steps + 2)][2:]
     schedule, prepare, take_in, whole = (median(column) for column in zip(*times, strict=True))
     return StepShare(config.model, num_requests, whole, schedule, prepare, take_in)
@@ -101,16 +101,16 @@ def _step(
     machinery: Machinery, layout: PagedLayout, processors: dict[str, OutputProcessor]
 ) -> tuple[float, float, float, float]:
     """Seconds of the plan, the input, the taking in, and of the whole step without the extra input."""
-    output = SchedulerOutput()
     began = time.perf_counter()
-    machinery.scheduler.schedule(output)
+    plan = machinery.scheduler.schedule()
     planned = time.perf_counter()
-    layout.locate(build_step_batch(output.scheduled))
+    layout.locate(build_step_batch(plan.scheduled))
     prepared = time.perf_counter()
-    results = machinery.runner.execute(output)
+    results = machinery.runner.execute(plan)
     executed = time.perf_counter()
     for result in results:
-        take_result(result, processors[result.item.request.request_id], machinery.kv_manager)
+        result.item.seq.num_computed_tokens += result.item.num_tokens
+        processors[result.item.request.request_id].take(result)
     ended = time.perf_counter()
     whole = (planned - began) + (ended - prepared)
     return planned - began, prepared - planned, ended - executed, whole

@@ -18,7 +18,6 @@ from minipaged.kv.size import blocks_needed
 from minipaged.request import Request
 from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler.scheduler import Scheduler
-from minipaged.scheduler.scheduler_output import SchedulerOutput
 
 LARGEST_BLOCK = 16
 SHARED_BLOCKS = 3
@@ -102,9 +101,8 @@ def rehearse(requests: tuple[DemoRequest, ...], config: EngineConfig, num_blocks
             )
         )
     peak_used = 0
-    while scheduler.running or scheduler.waiting:
-        output = SchedulerOutput()
-        scheduler.schedule(output)
+    while scheduler.queues.running or scheduler.queues.waiting:
+        output = scheduler.schedule()
         scheduled = output.scheduled
         peak_used = max(peak_used, manager.pool.num_blocks - 1 - manager.pool.num_free)
         for item in scheduled:
@@ -116,4 +114,4 @@ def rehearse(requests: tuple[DemoRequest, ...], config: EngineConfig, num_blocks
                 if item.seq.num_output_tokens == item.request.max_tokens:
                     item.seq.finish_reason = "length"
                     scheduler.retire(item.request)
-    return Rehearsal(peak_used, scheduler.num_preemptions, scheduler.prefix_counts.hits)
+    return Rehearsal(peak_used, scheduler.counts.preemptions, scheduler.counts.prefix_cache_hits)

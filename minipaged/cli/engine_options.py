@@ -6,9 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Literal, get_args
 
+from minipaged.choices import AttentionBackend, DType, LoadFormat
 from minipaged.cli.arguments import memory_amount, positive_int
 from minipaged.cli.streams import remark
-from minipaged.config import AttentionBackend, DType, EngineOptions, LoadFormat
+from minipaged.options import EngineOptions
 from minipaged.stages import NUM_STAGES, stage_options
 
 if TYPE_CHECKING:

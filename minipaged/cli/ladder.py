@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from minipaged.choices import DType, LoadFormat
 from minipaged.cli.arguments import memory_amount, new_file, positive_int
 from minipaged.cli.ladder_setup import MAX_MODEL_LEN, NUM_LONGEST, NUM_REQUESTS, prepare
 from minipaged.cli.streams import remark, stderr_console, stdout_console
 from minipaged.cli.threads import suitable_threads
-from minipaged.config import DType, LoadFormat
 from minipaged.stages import NUM_STAGES
 
 if TYPE_CHECKING:

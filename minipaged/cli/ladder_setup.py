@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from minipaged.cli.engine_options import fetch_model
-from minipaged.config import EngineOptions
 from minipaged.errors import ConfigError
 from minipaged.kv.size import KVShape, blocks_needed, num_blocks_that_fit
+from minipaged.options import EngineOptions
 from minipaged.stages import NUM_STAGES
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Unpack
 import torch
 from transformers import PreTrainedModel
 
-from minipaged.config import EngineConfig, EngineOptions
+from minipaged.config import EngineConfig
 from minipaged.course.expect import Wrong, expect, show
 from minipaged.course.oracle import TIE, distance_to_greedy, llama_of
 from minipaged.course.seams import ResolvedParts
@@ -16,6 +16,7 @@ from minipaged.engine.llm_engine import LLMEngine
 from minipaged.engine.outputs import RequestOutput
 from minipaged.errors import InvariantError
 from minipaged.loading.loader import load_model
+from minipaged.options import EngineOptions
 from minipaged.sampling.params import SamplingParams
 
 PROMPTS = (

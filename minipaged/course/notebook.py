@@ -7,7 +7,7 @@ from typing import Unpack
 
 from rich.console import Console
 
-from minipaged.config import EngineConfig, EngineOptions
+from minipaged.config import EngineConfig
 from minipaged.course import registry, zoo
 from minipaged.course.chapter import Chapter
 from minipaged.course.checks import check_numbered, default_impl
@@ -15,6 +15,7 @@ from minipaged.course.implementation import Implementation, implementation
 from minipaged.course.report_view import CheckReport
 from minipaged.course.seams import ResolvedParts, resolve
 from minipaged.errors import CourseError
+from minipaged.options import EngineOptions
 
 
 class Code:

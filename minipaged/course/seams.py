@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
-from minipaged.config_conflicts import unused_parts
+from minipaged.config import unused_parts
 from minipaged.course import registry
 from minipaged.course.chapter import Chapter
 from minipaged.course.implementation import Implementation

@@ -16,6 +16,7 @@ from minipaged.engine.outputs import CompletionOutput, RequestMetrics, RequestOu
 from minipaged.kv.manager import KVManager
 from minipaged.loading.loader import LoadedModel
 from minipaged.request import Request, Sequence
+from minipaged.runner.model_runner import SequenceResult
 from minipaged.sampling.beam_search import BeamSearch, Candidates, Hypothesis, Survivor
 
 NOTHING_LIKELY = "the model's logits hold NaN or infinity, so no next token could be chosen"
@@ -46,6 +47,19 @@ class BeamProcessor:
         self._arrival_time = arrival_time
         self._first_token_time: float | None = None
         self._finished_time: float | None = None
+
+    def take(self, result: SequenceResult) -> int | None:
+        """Take in what a step found out about one beam. Its tokens are computed.
+
+        Returns:
+            When the search ends, the number of tokens of all hypotheses; before that `None`.
+        """
+        if result.candidates is None or self.request.is_finished:  # another beam's logits were not sound
+            return None
+        self.add_candidates(result.item.seq, result.candidates)
+        if not self.request.is_finished:
+            return None
+        return sum(seq.num_output_tokens for seq in self.request.sequences)
 
     def add_candidates(self, beam: Sequence, candidates: Candidates) -> None:
         """Note a beam's candidates; with those of the last beam, take the search a step further.

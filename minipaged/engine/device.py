@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from minipaged.config import DType, EngineConfig
+from minipaged.choices import DType
+from minipaged.config import EngineConfig
 from minipaged.errors import ConfigError
 from minipaged.loading.loader import LoadedModel
 

@@ -3,9 +3,8 @@
 add_request -> step -> step -> ... -> outputs
                |- Scheduler.schedule     who runs, on which blocks
                |- ModelRunner.execute    one forward pass, samples
-               `- take_result            what follows; fork and free
-                  |- OutputProcessor     a sample's text, and whether it has ended
-                  `- BeamProcessor       which beams go on
+               `- OutputProcessor.take   a sample's text, whether it has ended; fork and free
+                  (BeamProcessor.take)   which beams go on
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ import time
 from minipaged.config import EngineConfig
 from minipaged.engine.assembly import assemble, make_bookkeeping
 from minipaged.engine.beam_processor import BeamProcessor
-from minipaged.engine.block_counts import count_step
 from minipaged.engine.intake import RequestIntake
 from minipaged.engine.output_processor import OutputProcessor
 from minipaged.engine.outputs import RequestOutput
 from minipaged.engine.prompts import Prompt
-from minipaged.engine.stats import EngineStats
-from minipaged.engine.take_result import RequestProcessor, take_result
+from minipaged.engine.stats import EngineStats, count_blocks
 from minipaged.errors import ConfigError, InvariantError, RequestIdError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.block_usage import BlockUsage
@@ -37,6 +34,8 @@ from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler.scheduler_output import SchedulerOutput
 
 logger = logging.getLogger(__name__)
+
+RequestProcessor = OutputProcessor | BeamProcessor
 
 
 class LLMEngine:
@@ -145,7 +144,7 @@ class LLMEngine:
         self._requests[request_id] = request
         now = time.monotonic()
         self._processors[request_id] = (
-            OutputProcessor(request, self.model, now)
+            OutputProcessor(request, self.kv_manager, self.model, now)
             if search is None
             else BeamProcessor(request, search, self.kv_manager, self.model, now)
         )
@@ -173,25 +172,24 @@ class LLMEngine:
         what is new, saves copying the rest in each step."""
         if not self._requests:
             return []
-        output = SchedulerOutput()
         try:
-            self.scheduler.schedule(output)
-            if not output.scheduled:
+            plan = self.scheduler.schedule()
+            if not plan.scheduled:
                 raise InvariantError("requests are unfinished, but none of them can be scheduled")
-            results = self._runner.execute(output)
+            results = self._runner.execute(plan)
         except BaseException:
-            self._recover(output)
+            self._recover()
             raise
         try:
-            return self._take_in(output, results)
+            return self._take_in(plan, results)
         except BaseException:
             self._drop_everything()
             raise
 
-    def _recover(self, output: SchedulerOutput) -> None:
+    def _recover(self) -> None:
         """After a step that failed, or that Ctrl-C interrupted at any point: no request is lost."""
         try:
-            self.scheduler.rollback(output, self._requests.values())
+            self.scheduler.rollback(self._requests.values())
             self.check_invariants()
         except Exception:
             self._drop_everything()
@@ -207,17 +205,20 @@ class LLMEngine:
     def _make_intake(self) -> RequestIntake:
         return RequestIntake(self.config, self.model, self.kv_manager, self.max_model_len)
 
-    def _take_in(self, output: SchedulerOutput, results: list[SequenceResult]) -> list[RequestProcessor]:
+    def _take_in(self, plan: SchedulerOutput, results: list[SequenceResult]) -> list[RequestProcessor]:
+        """What follows from a step that was computed; the processors of the requests that got on."""
         self._num_steps += 1
-        num_in_use = self.kv_manager.num_blocks_in_tables
-        count_step(self._block_usage, output.scheduled, self.scheduler.running, num_in_use)
+        running, num_in_use = self.scheduler.queues.running, self.kv_manager.num_blocks_in_tables
+        count_blocks(self._block_usage, plan.scheduled, running, num_in_use)
         advanced: dict[str, RequestProcessor] = {}
         for result in results:
-            processor = self._processors[result.item.request.request_id]
-            num_tokens = take_result(result, processor, self.kv_manager)
+            item = result.item
+            item.seq.num_computed_tokens += item.num_tokens
+            processor = self._processors[item.request.request_id]
+            num_tokens = processor.take(result)
             if num_tokens is not None:
                 self._generation_tokens += num_tokens
-                advanced[result.item.request.request_id] = processor
+                advanced[item.request.request_id] = processor
         for request_id, processor in advanced.items():
             if processor.request.is_finished:
                 self._forget(request_id)
@@ -253,26 +254,27 @@ class LLMEngine:
     def memory_breakdown(self) -> MemoryBreakdown:
         """How the KV memory divides at this moment; see `minipaged.kv.breakdown`. Without a cache
         (`kv_layout="none"`) all is 0."""
-        scheduler = self.scheduler
-        next_request = scheduler.waiting.peek() if scheduler.waiting else None
-        return self.kv_manager.breakdown(scheduler.running, next_request)
+        queues = self.scheduler.queues
+        next_request = queues.waiting.peek() if queues.waiting else None
+        return self.kv_manager.breakdown(queues.running, next_request)
 
     def stats(self) -> EngineStats:
         """The engine's state now, and its counts since it was made."""
+        queues, counts = self.scheduler.queues, self.scheduler.counts
         return EngineStats(
             num_blocks=self.kv_manager.num_blocks,
             num_free_blocks=self.kv_manager.num_free_blocks,
-            num_running=len(self.scheduler.running),
-            num_waiting=len(self.scheduler.waiting) + len(self.scheduler.swapped),
+            num_running=len(queues.running),
+            num_waiting=len(queues.waiting) + len(queues.swapped),
             kv_cache_usage=self.kv_manager.usage,
             num_steps=self._num_steps,
-            num_preemptions=self.scheduler.num_preemptions,
-            num_swapped_blocks=self.scheduler.num_swapped_blocks,
+            num_preemptions=counts.preemptions,
+            num_swapped_blocks=counts.swapped_blocks,
             num_copied_blocks=self._block_usage.num_copied_blocks,
             sharing_saving=self._block_usage.sharing_saving,
-            prefix_cache_queries=self.scheduler.prefix_counts.queries,
-            prefix_cache_hits=self.scheduler.prefix_counts.hits,
-            prompt_tokens=self.scheduler.num_prompt_tokens,
+            prefix_cache_queries=counts.prefix_cache_queries,
+            prefix_cache_hits=counts.prefix_cache_hits,
+            prompt_tokens=counts.prompt_tokens,
             generation_tokens=self._generation_tokens,
         )
 

@@ -1,6 +1,7 @@
 """OutputProcessor: from a request's sampled tokens to its texts, and to its end.
 
-Whether a sample has ended is decided here, since a stop string is found in its text alone.
+Whether a sample has ended is decided here, since a stop string is found in its text alone. Where a
+prompt ends, the other samples fork; a sample that ends gives back its blocks.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from minipaged.choices import FinishReason
 from minipaged.engine.detokenizer import Detokenizer
 from minipaged.engine.outputs import CompletionOutput, PositionLogprobs, RequestMetrics, RequestOutput
 from minipaged.engine.stop_strings import StopChecker
+from minipaged.kv.manager import KVManager
 from minipaged.loading.loader import LoadedModel
-from minipaged.request import FinishReason, Request, Sequence
+from minipaged.request import Request, Sequence
+from minipaged.runner.model_runner import SequenceResult
 from minipaged.sampling.logprobs import TokenLogprobs, decode_logprobs
 from minipaged.sampling.sampler import SampledToken
 
@@ -40,8 +44,9 @@ class OutputProcessor:
         request: the request.
     """
 
-    def __init__(self, request: Request, model: LoadedModel, arrival_time: float) -> None:
+    def __init__(self, request: Request, manager: KVManager, model: LoadedModel, arrival_time: float) -> None:
         self.request = request
+        self._manager = manager
         self._model = model
         self._tokenizer = model.tokenizer
         self._samples: dict[int, _SampleOutput] = {}
@@ -49,6 +54,33 @@ class OutputProcessor:
         self._arrival_time = arrival_time
         self._first_token_time: float | None = None
         self._finished_time: float | None = None
+
+    def take(self, result: SequenceResult) -> int | None:
+        """Take in what a step found out about one of the request's sequences. Its tokens are computed.
+
+        Returns:
+            The number of new output tokens; `None` in the middle of a prompt.
+        """
+        seq, num_tokens = result.item.seq, result.item.num_tokens
+        self._add_prompt_logprobs(result.prompt_logprobs, seq.num_computed_tokens - num_tokens + 1)
+        if not result.sampled_tokens:
+            return None
+        samples = [seq, *self._fork(seq, len(result.sampled_tokens) - 1)]
+        for sample, sampled in zip(samples, result.sampled_tokens, strict=True):
+            self.add_token(sample, sampled)
+            if sample.is_finished:
+                self._manager.free(sample)
+        return sum(sampled.error is None for sampled in result.sampled_tokens)
+
+    def _fork(self, parent: Sequence, count: int) -> list[Sequence]:
+        """The other samples, which begin where the prompt ends."""
+        children = []
+        for index in range(1, count + 1):
+            child = Sequence(self.request.prompt_token_ids, index)
+            self._manager.fork(parent, child, parent.num_computed_tokens)
+            children.append(child)
+        self.request.sequences += children
+        return children
 
     def add_token(self, seq: Sequence, sampled: SampledToken) -> None:
         """Add a token to a sequence, and end the sequence if the token ends it.
@@ -96,7 +128,7 @@ class OutputProcessor:
         sample.text += new.text
         return new.match
 
-    def add_prompt_logprobs(self, found: list[TokenLogprobs], first: int) -> None:
+    def _add_prompt_logprobs(self, found: list[TokenLogprobs], first: int) -> None:
         """Add the log-probabilities of the prompt tokens from position `first` on; what is known
         already is skipped (a preempted prompt is computed again)."""
         for logprobs in found[len(self._prompt_logprobs) - first :]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from minipaged.choices import FinishReason
 from minipaged.kv.block_usage import BlockUsage
-from minipaged.request import FinishReason
 from minipaged.sampling.logprobs import Logprob
 
 PositionLogprobs = dict[int, Logprob]

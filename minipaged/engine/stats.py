@@ -1,8 +1,13 @@
-"""EngineStats: what an engine says of itself."""
+"""EngineStats: what an engine says of itself; and the count of its blocks, after each step."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from minipaged.kv.block_usage import BlockUsage
+from minipaged.request import Request
+from minipaged.scheduler.scheduler_output import ScheduledSequence
 
 
 @dataclass(frozen=True)
@@ -45,3 +50,23 @@ class EngineStats:
     prefix_cache_hits: int
     prompt_tokens: int
     generation_tokens: int
+
+
+def count_blocks(
+    total: BlockUsage, scheduled: Iterable[ScheduledSequence], running: Iterable[Request], num_in_use: int
+) -> None:
+    """Add one step to the counts of each running request, and to those of the whole engine.
+
+    Args:
+        total: the engine's counts.
+        scheduled: what the step computed; its copies are done.
+        running: the requests that hold blocks.
+        num_in_use: blocks of the pool in use; what requests share counts once.
+    """
+    for item in scheduled:
+        item.request.block_usage.num_copied_blocks += len(item.copies)
+        total.num_copied_blocks += len(item.copies)
+    num_logical = 0
+    for request in running:
+        num_logical += request.block_usage.add_step([seq.block_table for seq in request.sequences])
+    total.add_counts(num_logical, num_in_use)

@@ -37,7 +37,7 @@ from typing import Protocol, get_args
 import cbor2
 import xxhash
 
-from minipaged.config import HashAlgorithm
+from minipaged.choices import HashAlgorithm
 from minipaged.errors import ConfigError, PromptError
 
 ExtraKey = tuple[str, str] | tuple[str, str, str] | tuple[str, str, int]

@@ -62,8 +62,13 @@ class SwapSpace:
                 planned for this request and are not done, with their sources.
 
         Returns:
-            What to copy; `None`, with nothing changed, if there are too few CPU blocks.
+            What to copy; `None`, with nothing changed, if there are too few CPU blocks, or if it was
+            preempted before and some of its sequences are still to be computed again.
         """
+        if any(seq.num_computed_tokens == 0 for seq in request.unfinished):
+            # The sequences that are there already may be beams that wait for the others. Brought back
+            # alone, they would leave nothing to compute.
+            return None
         saved: dict[int, int] = {}  # block -> CPU block
         for seq in request.sequences:
             for block in seq.block_table.ids[: self._num_computed_blocks(seq)].tolist():

@@ -1,4 +1,4 @@
-"""StepBatch: the tokens of one step, packed without padding. Still on the host: see `to_device`."""
+"""StepBatch: the tokens of one step, one sequence after the other, without padding. On the host."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class StepBatch:
         token_ids: int64 `[T]`.
         positions: int64 `[T]`, each token's position in its own sequence.
         spans: for each sequence, the first position computed, and one past the last.
-        query_starts: int32 `[S + 1]`, begins with 0 and ends with T: the tokens of sequence s are rows
-            `query_starts[s] : query_starts[s + 1]`.
+        query_start_loc: int32 `[S + 1]`, begins with 0 and ends with T: the tokens of sequence s are rows
+            `query_start_loc[s] : query_start_loc[s + 1]`.
     """
 
     items: list[ScheduledSequence]
     token_ids: npt.NDArray[np.int64]
     positions: npt.NDArray[np.int64]
     spans: list[tuple[int, int]]
-    query_starts: npt.NDArray[np.int32]
+    query_start_loc: npt.NDArray[np.int32]
 
     @cached_property
     def rows(self) -> list[slice]:
         """The rows of each sequence."""
-        return [slice(*each) for each in pairwise(self.query_starts.tolist())]
+        return [slice(*each) for each in pairwise(self.query_start_loc.tolist())]
 
 
 def build_step_batch(scheduled: Sequence[ScheduledSequence], *, from_start: bool = False) -> StepBatch:
-    """Pack a step's sequences.
+    """Lay a step's sequences one after the other.
 
     Args:
         scheduled: what the step computes.
@@ -61,5 +61,5 @@ def build_step_batch(scheduled: Sequence[ScheduledSequence], *, from_start: bool
         token_ids=np.array(token_ids, dtype=np.int64),
         positions=positions,
         spans=spans,
-        query_starts=starts,
+        query_start_loc=starts,
     )

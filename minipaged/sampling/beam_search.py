@@ -12,12 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from minipaged.choices import FinishReason
 from minipaged.sampling.beam_params import BeamSearchParams
-
-if TYPE_CHECKING:
-    from minipaged.request import FinishReason
 
 Candidates = Sequence[tuple[int, float]]
 """The likeliest next tokens of one beam: (token id, log-probability), likeliest first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator
 
-from minipaged.config import SchedulingPolicy
+from minipaged.choices import SchedulingPolicy
 from minipaged.request import Request
 
 Rank = tuple[int, int]

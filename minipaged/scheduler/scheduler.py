@@ -5,8 +5,8 @@ it up to all of them. Running requests come first; what is left of the budget ad
 A prompt that exceeds the budget is computed in chunks, a prefix hit is a sequence that begins with
 computed tokens, and a preempted request is one that lost them: none is a special case.
 
-Older ways of serving are two restrictions of this one. With *static batching* nobody is admitted until
-the whole batch has ended. An engine that never preempts admits only what surely fits to the end.
+Older ways of serving are two restrictions of this one. With *static batching* no request is admitted
+until the whole batch has ended. An engine that never preempts admits only what surely fits to the end.
 
 See the paper, section 4.5, and vLLM, `v1/core/sched/scheduler.py`.
 """
@@ -15,32 +15,39 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from minipaged.config import Batching, SchedulingPolicy
+from minipaged.choices import Batching, SchedulingPolicy
 from minipaged.errors import InvariantError
+from minipaged.kv.cache import BlockCopy
 from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix_cache import CachedBlock
-from minipaged.kv.swap import SwapSpace
-from minipaged.request import Request, RequestStatus, common_prefix
+from minipaged.kv.swap import BlockSwap, SwapSpace
+from minipaged.request import Request, RequestStatus
 from minipaged.request import Sequence as TokenSequence
-from minipaged.scheduler.policy import rank
-from minipaged.scheduler.request_queues import RequestQueues
-from minipaged.scheduler.scheduler_output import PrefixCacheCounts, ScheduledSequence, SchedulerOutput
+from minipaged.scheduler.counts import SchedulerCounts
+from minipaged.scheduler.queues import RequestQueues
+from minipaged.scheduler.resume import Resumption, find_resumption
+from minipaged.scheduler.rollback import rollback
+from minipaged.scheduler.scheduler_output import ScheduledSequence, SchedulerOutput
+from minipaged.scheduler.static_batch import StaticBatch
 
 
-class Scheduler(RequestQueues):
-    """The queues, and the plan of each step.
+class Scheduler:
+    """Plans each step.
 
     Args:
-        manager: where memory comes from.
+        manager: gives sequences their memory.
         max_num_seqs: most sequences that run at once.
         max_num_batched_tokens: the token budget of a step.
         enable_chunked_prefill: whether a prompt may be computed over several steps.
-        policy: the order of requests, see `minipaged/scheduler/policy.py`.
-        swap_space: where preempted requests' blocks go; `None`: they are computed again.
-        batching: `"static"`: nobody joins a batch once it has been filled, or a member has ended. A step
-            whose budget was used up has not filled it yet.
+        policy: the order of requests, see `scheduler/policy.py`.
+        swap_space: where preempted requests' blocks go; `None`: their tokens are computed again.
+        batching: `"static"`: see `scheduler/static_batch.py`.
         admits_surely: admit a request only if it and all running ones surely fit to their ends, so that
-            nobody is preempted.
+            none is preempted.
+
+    Attributes:
+        queues: where each unfinished request is.
+        counts: what was done so far.
     """
 
     def __init__(
@@ -55,70 +62,89 @@ class Scheduler(RequestQueues):
         batching: Batching = "continuous",
         admits_surely: bool = False,
     ) -> None:
-        super().__init__(manager, policy, swap_space)
-        self.num_prompt_tokens = 0
-        self.num_scheduled_tokens = 0
-        self.prefix_counts = PrefixCacheCounts()
+        self.queues = RequestQueues(policy)
+        self.counts = SchedulerCounts()
+        self._manager = manager
+        self._swap_space = swap_space
         self._max_num_seqs = max_num_seqs
         self._max_num_batched_tokens = max_num_batched_tokens
         self._chunked = enable_chunked_prefill
-        self._policy: SchedulingPolicy = policy
-        self._is_static = batching == "static"
-        self._is_batch_full = False
-        self._batch_size = 0
+        self._static_batch = StaticBatch() if batching == "static" else None
         self._admits_surely = admits_surely
+        self._plan = SchedulerOutput()
+        self._pending_swap_outs: list[BlockSwap] = []  # of preemptions, until a step copies them
 
     def add(self, request: Request) -> None:
         """Queue a request."""
-        request.arrival_clock = self.num_scheduled_tokens
-        self.waiting.push(request)
+        request.arrival_clock = self.counts.scheduled_tokens
+        self.queues.waiting.push(request)
 
-    def schedule(self, output: SchedulerOutput) -> None:
+    def retire(self, request: Request) -> None:
+        """Take a request out, whichever queue it is in, and free all that it holds."""
+        self._manager.free_request(request)
+        if self._swap_space is not None:
+            self._swap_space.discard(request)
+        self.queues.remove(request)
+        request.status = RequestStatus.FINISHED
+
+    def schedule(self) -> SchedulerOutput:
         """Plan the next step, and take the memory for it.
 
-        Args:
-            output: an empty plan, which is filled. It is the caller's, so that whatever goes wrong
-                from here to the end of the forward pass, the caller can `rollback`.
+        The scheduler keeps the plan as it grows. If planning or the forward pass fails, or Ctrl-C
+        interrupts them, `rollback` knows how far they had come.
         """
-        for request in list(self.running):
+        self._plan = plan = SchedulerOutput()
+        for request in list(self.queues.running):
             # A request further up may have preempted this one by now.
             if request.status is RequestStatus.RUNNING:
-                self._schedule_running(request, request.unfinished, output)
-        for item in output.scheduled:
+                self._schedule_running(request, request.unfinished)
+        for item in plan.scheduled:
             self._cache_blocks(item)
-        # Nobody comes in while the pool is dry: not in a step that had to preempt, and nobody new
-        # while somebody is swapped out.
-        self._swap_in(output)
-        if not output.preempted and not self.swapped:
-            self._admit(output)
-        output.swap_outs += self.pending_swap_outs
-        self.pending_swap_outs.clear()
-        self.num_scheduled_tokens += output.num_tokens
+        # No request comes in while the pool is dry: none in a step that had to preempt, and no new
+        # one while another is swapped out.
+        self._swap_in()
+        if not plan.preempted and not self.queues.swapped:
+            self._admit()
+        plan.swap_outs += self._pending_swap_outs
+        self._pending_swap_outs.clear()
+        self.counts.scheduled_tokens += plan.num_tokens
+        return plan
+
+    def rollback(self, requests: Collection[Request]) -> None:
+        """Undo the step that was planned last: it failed, and its tokens were not computed.
+
+        Args:
+            requests: all unfinished ones.
+        """
+        self.counts.preemptions += rollback(
+            self._plan, requests, self.queues, self._manager, self._swap_space
+        )
+        self._pending_swap_outs.clear()
 
     def check_invariants(self, requests: Collection[Request]) -> None:
-        """Compare the queues with all unfinished requests.
+        """Compare the queues and the CPU blocks with all unfinished requests.
 
         Raises:
-            InvariantError: see `RequestQueues.check_invariants`, or too many sequences run.
+            InvariantError: they do not agree, or too many sequences run.
         """
-        super().check_invariants(requests)
-        if sum(request.num_seqs for request in self.running) > self._max_num_seqs:
+        self.queues.check_invariants(requests)
+        if self._swap_space is not None:
+            self._swap_space.check_invariants(requests)
+        if sum(request.num_seqs for request in self.queues.running) > self._max_num_seqs:
             raise InvariantError("more sequences run than max_num_seqs")
 
     # Running requests
 
-    def _schedule_running(
-        self, request: Request, seqs: Sequence[TokenSequence], output: SchedulerOutput
-    ) -> None:
+    def _schedule_running(self, request: Request, seqs: Sequence[TokenSequence]) -> None:
         for seq in seqs:
-            if self._budget(output) == 0:
+            if self._budget == 0:
                 return
             if seq.awaits_siblings:
                 continue
             is_resuming = seq.num_computed_tokens == 0
-            if is_resuming and not self._resume_sample(request, seq, output):
+            if is_resuming and not self._resume_sample(request, seq):
                 continue
-            num_tokens = self._fit_budget(seq.num_tokens - seq.num_computed_tokens, output)
+            num_tokens = self._fit_budget(seq.num_tokens - seq.num_computed_tokens)
             if num_tokens == 0:
                 # A whole prompt must wait for a step with more room. What it shared just now, its
                 # sibling is about to write.
@@ -128,126 +154,134 @@ class Scheduler(RequestQueues):
             while (copies := self._manager.append(seq, num_tokens)) is None:
                 if self._admits_surely:
                     raise InvariantError(f"request {request.request_id!r} was sure to fit, and does not")
-                victim = max(self.running, key=lambda request: rank(request, self._policy))
-                self.preempt(victim, undone=output.withdraw(victim))
-                output.preempted.append(victim)
+                victim = self.queues.victim()
+                self.preempt(victim, undone=self._plan.withdraw(victim))
+                self._plan.preempted.append(victim)
                 if victim is request:
                     return
-            output.add(ScheduledSequence(request, seq, num_tokens, tuple(copies)))
+            self._plan.add(ScheduledSequence(request, seq, num_tokens, tuple(copies)))
 
-    def _budget(self, output: SchedulerOutput) -> int:
+    @property
+    def _budget(self) -> int:
         """What is left of the step's token budget."""
-        return self._max_num_batched_tokens - output.num_tokens
+        return self._max_num_batched_tokens - self._plan.num_tokens
 
-    def _fit_budget(self, num_tokens: int, output: SchedulerOutput) -> int:
+    def _fit_budget(self, num_tokens: int) -> int:
         """How many of a sequence's missing tokens this step computes; without chunks, all or none."""
-        budget = self._budget(output)
-        if num_tokens <= budget:
+        if num_tokens <= self._budget:
             return num_tokens
-        return budget if self._chunked else 0
+        return self._budget if self._chunked else 0
 
-    def _resume_sample(self, request: Request, seq: TokenSequence, output: SchedulerOutput) -> bool:
-        """Bring back a sample whose request was preempted, so that it shares blocks as before.
-
-        A preempted request with several samples is admitted with the first of them alone, and
-        that one is computed like any prompt. The others come back here, one by one: each waits
-        until a sibling has computed the tokens that both have in common, then forks from it, and
-        computes the rest.
-
-        Returns:
-            Whether the sample can go on in this step.
-        """
-        closest = request.closest_sibling(seq)
-        if closest is None:  # those that were back have finished already
-            self._manager.begin(request, seq, self._find_prefix(request, seq))
-            return True
-        # The last token is computed in any case: its logits are needed.
-        num_shared = min(common_prefix(closest, seq), seq.num_tokens - 1)
-        if closest.num_computed_tokens < num_shared:
-            return False
-        if any(item.seq is closest and item.copies for item in output.scheduled):
-            # The sibling's last block is copied in this very step, and a copy of a copy would be
-            # taken too early: all sources are read before any target is written.
-            return False
-        self._manager.fork(closest, seq, num_shared)
+    def _resume_sample(self, request: Request, seq: TokenSequence) -> bool:
+        """Bring back a sample of a preempted request; whether it can go on in this step."""
+        match find_resumption(request, seq, self._plan.scheduled):
+            case "later":
+                return False
+            case "alone":
+                self._manager.begin(request, seq, self._find_prefix(request, seq))
+            case Resumption(sibling, num_shared):
+                self._manager.fork(sibling, seq, num_shared)
         return True
+
+    # Preemption
+
+    def preempt(self, request: Request, undone: Sequence[BlockCopy] = ()) -> None:
+        """Take a running request's blocks away, and put it back into a queue.
+
+        Its blocks are swapped out, if there is room for them; else its tokens will be computed again
+        (recomputation). All of its sequences lose all of their blocks: with one block missing, the
+        others are of no use (the paper's all-or-nothing rule). With prefix caching the full ones
+        stay findable, so that most of the "recomputation" is a prefix hit if it comes back soon.
+
+        Args:
+            request: one of `running`.
+            undone: block copies that were planned for it in this step, and will not be done.
+        """
+        self.queues.remove(request)
+        request.num_preemptions += 1
+        self.counts.preemptions += 1
+        swaps = None
+        if self._swap_space is not None:
+            swaps = self._swap_space.swap_out(request, {copy.target: copy.source for copy in undone})
+        if swaps is None:
+            self._manager.free_request(request)
+            self.queues.wait(request)
+        else:
+            self._pending_swap_outs += swaps
+            self.counts.swapped_blocks += len(swaps)
+            self.queues.swap(request)
 
     # Requests that come in
 
-    def _swap_in(self, output: SchedulerOutput) -> None:
-        while self._swap_space is not None and self.swapped and not output.preempted:
-            request = self.swapped.peek()
+    def _swap_in(self) -> None:
+        swapped = self.queues.swapped
+        while self._swap_space is not None and swapped and not self._plan.preempted:
+            request = swapped.peek()
             if not self._swap_space.can_swap_in(request):
                 return
-            output.resumed.append(request)
-            output.swap_ins += self._swap_space.swap_in(request)
-            self.swapped.pop()
-            self.running.append(request)
-            request.status = RequestStatus.RUNNING
-            # It goes on at once, in the room that `can_swap_in` has counted, so that nobody is
+            self._plan.resumed.append(request)
+            self._plan.swap_ins += self._swap_space.swap_in(request)
+            self.queues.start_running(swapped)
+            # It goes on at once, in the room that `can_swap_in` has counted, so that no other is
             # preempted for it. Samples that had no blocks to save come back in a later step.
-            num_planned = len(output.scheduled)
+            num_planned = len(self._plan.scheduled)
             restored = [seq for seq in request.unfinished if len(seq.block_table)]
-            self._schedule_running(request, restored, output)
-            for item in output.scheduled[num_planned:]:
+            self._schedule_running(request, restored)
+            for item in self._plan.scheduled[num_planned:]:
                 self._cache_blocks(item)
 
-    def _admit(self, output: SchedulerOutput) -> None:
-        if self._is_static and self.running:
-            has_member_ended = len(self.running) < self._batch_size
-            if self._is_batch_full or has_member_ended:
-                return
-        self._is_batch_full = self._fill_batch(output)
-        self._batch_size = len(self.running)
+    def _admit(self) -> None:
+        batch, running = self._static_batch, self.queues.running
+        if batch is None:
+            self._fill_batch()
+        elif batch.is_open(len(running)):
+            is_full = self._fill_batch()
+            batch.record(len(running), is_full=is_full)
 
-    def _fill_batch(self, output: SchedulerOutput) -> bool:
-        """Admit whoever has room, in order; whether it was anything but this step's budget that ended it."""
-        while self.waiting:
-            if self._budget(output) == 0:
+    def _fill_batch(self) -> bool:
+        """Admit waiting requests in order, as long as they fit.
+
+        Returns:
+            `False` if only this step's token budget ended it.
+        """
+        waiting = self.queues.waiting
+        while waiting:
+            if self._budget == 0:
                 return False
-            request = self.waiting.peek()
+            request = waiting.peek()
             if not self._has_place(request):
                 return True
             seq = request.unfinished[0]
             hits = self._find_prefix(request, seq)
-            num_tokens = self._fit_budget(seq.num_tokens - len(hits) * self._manager.block_size, output)
+            num_tokens = self._fit_budget(seq.num_tokens - len(hits) * self._manager.block_size)
             if num_tokens == 0:
                 return False
             if not self._manager.admit(request, hits):
                 return True
-            self._count_admission(request, seq, hits)
+            self.counts.add_admission(
+                request,
+                len(hits) * self._manager.block_size,
+                was_looked_up=self._manager.caches_prefixes and request.reads_prefix_cache,
+            )
             copies = self._manager.append(seq, num_tokens)
             assert copies is not None, "the manager promised room for these"
             item = ScheduledSequence(request, seq, num_tokens, tuple(copies))
-            output.add(item)
-            output.admitted.append(request)
-            self.waiting.pop()
-            self.running.append(request)
-            request.status = RequestStatus.RUNNING
+            self._plan.add(item)
+            self._plan.admitted.append(request)
+            self.queues.start_running(waiting)
             self._cache_blocks(item)
         return True
 
     def _has_place(self, request: Request) -> bool:
         """Whether the batch has a place for a request's sequences, whatever memory they take now."""
-        joined = [*self.running, request]
+        joined = [*self.queues.running, request]
         if sum(each.num_seqs for each in joined) > self._max_num_seqs:
             return False
         return not self._admits_surely or self._manager.surely_fit(joined)
 
     def _find_prefix(self, request: Request, seq: TokenSequence) -> list[CachedBlock]:
-        if request.params.prompt_logprobs is not None:
-            return []  # cached tokens have no logits, and this request wants all of them
-        return self._manager.find_prefix(seq, request.cache_salt)
+        return self._manager.find_prefix(seq, request.cache_salt) if request.reads_prefix_cache else []
 
     def _cache_blocks(self, item: ScheduledSequence) -> None:
         num_tokens = item.seq.num_computed_tokens + item.num_tokens
         self._manager.cache_full_blocks(item.seq, num_tokens, item.request.cache_salt)
-
-    def _count_admission(self, request: Request, seq: TokenSequence, hits: list[CachedBlock]) -> None:
-        if request.num_cached_tokens is not None:
-            return  # it was admitted before
-        request.num_cached_tokens = len(hits) * self._manager.block_size
-        self.num_prompt_tokens += seq.num_prompt_tokens
-        if self._manager.caches_prefixes and request.params.prompt_logprobs is None:
-            self.prefix_counts.queries += seq.num_tokens
-            self.prefix_counts.hits += request.num_cached_tokens

@@ -54,11 +54,3 @@ class SchedulerOutput:
         self.scheduled = [item for item in self.scheduled if item.request is not request]
         self.num_tokens = sum(item.num_tokens for item in self.scheduled)
         return copies
-
-
-@dataclass
-class PrefixCacheCounts:
-    """Tokens looked up in the prefix cache, and found there, at first admissions."""
-
-    queries: int = 0
-    hits: int = 0

@@ -145,8 +145,8 @@ class PoolSnapshot:
 def take_snapshot(engine: LLMEngine) -> PoolSnapshot:
     """What the engine's pool and queues look like now. O(blocks + tokens in tables)."""
     scheduler, manager = engine.scheduler, engine.manager
-    running = tuple(_request(request) for request in scheduler.running)
-    waiting = tuple(_request(request) for request in scheduler.waiting)
+    running = tuple(_request(request) for request in scheduler.queues.running)
+    waiting = tuple(_request(request) for request in scheduler.queues.waiting)
     stats = engine.stats()
     return PoolSnapshot(
         block_size=manager.block_size,

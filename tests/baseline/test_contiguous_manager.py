@@ -9,7 +9,7 @@ from minipaged.baseline.buddy import BuddyAllocator
 from minipaged.baseline.contiguous_manager import ContiguousManager
 from minipaged.baseline.first_fit import FirstFitAllocator
 from minipaged.baseline.region_allocator import Region
-from minipaged.baseline.reserve import ReserveRule
+from minipaged.choices import ReserveRule
 from minipaged.errors import InvariantError, RequestTooLargeError
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.kv.cache import KVCache

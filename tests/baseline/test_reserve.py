@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minipaged.baseline.reserve import ReserveRule, slots_to_reserve
+from minipaged.baseline.reserve import slots_to_reserve
+from minipaged.choices import ReserveRule
 from minipaged.errors import RequestTooLargeError
 
 

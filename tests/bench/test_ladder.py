@@ -18,10 +18,10 @@ from minipaged.bench.ladder import (
     find_difference,
 )
 from minipaged.bench.stage_run import Latency, MemoryShares, run_stage
-from minipaged.config import EngineOptions
 from minipaged.errors import ConfigError
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.loading.loader import LoadedModel, load_model
+from minipaged.options import EngineOptions
 from minipaged.sim.lengths import ALPACA, SHAREGPT
 from minipaged.sim.workload import make_shared_prefix_workload, make_workload
 from minipaged.stages import NUM_STAGES

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from minipaged.cli import main as cli
-from minipaged.engine.llm_engine import LLMEngine
+from minipaged.engine.llm_engine import LLMEngine, RequestProcessor
 from minipaged.engine.outputs import RequestOutput
-from minipaged.engine.take_result import RequestProcessor
 from tests.oracle import make_model
 
 LONG = "This is a message of more than sixteen tokens, so of several blocks."

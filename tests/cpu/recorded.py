@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from minipaged import LLMEngine
-from minipaged.config import EngineOptions
 from minipaged.cpu.recorded_decode import CpuDecode
+from minipaged.options import EngineOptions
 from tests.engine.driving import check_and_poison, make_engine
 from tests.model_pairs import Pair
 

@@ -8,8 +8,8 @@ from typing import Unpack
 import torch
 
 from minipaged import EngineConfig, LLMEngine, RequestOutput, SamplingParams
-from minipaged.config import EngineOptions
 from minipaged.loading.loader import LoadedModel
+from minipaged.options import EngineOptions
 from tests.oracle import Oracle
 
 TIE = 1e-4
@@ -96,7 +96,7 @@ def poison(engine: LLMEngine) -> None:
 def _owned_slots(engine: LLMEngine) -> set[int]:
     size = engine.config.block_size
     owned: set[int] = set()
-    for request in [*engine.scheduler.running, *engine.scheduler.waiting]:
+    for request in [*engine.scheduler.queues.running, *engine.scheduler.queues.waiting]:
         for seq in request.sequences:
             if seq.region is not None:
                 owned.update(range(seq.region.start, seq.region.start + seq.num_computed_tokens))
@@ -104,7 +104,7 @@ def _owned_slots(engine: LLMEngine) -> set[int]:
                 in_block = min(size, seq.num_computed_tokens - i * size)
                 owned.update(range(block * size, block * size + in_block))
     if engine.config.kv_layout == "paged":
-        pending = {swap.block for swap in engine.scheduler.pending_swap_outs}
+        pending = {swap.block for swap in engine.scheduler._pending_swap_outs}
         for block in engine.manager.prefix_cache.block_ids() | pending:
             owned.update(range(block * size, (block + 1) * size))
     return owned

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minipaged import BeamSearchParams, LLMEngine, RequestOutput, SamplingParams
-from minipaged.config import PreemptionMode
+from minipaged.choices import PreemptionMode
 from minipaged.kv.size import blocks_needed
 from minipaged.loading.loader import LoadedModel
 from tests.engine.beams import assert_hypotheses, transformers_beam_search, with_eos
@@ -162,7 +162,7 @@ def test_nothing_on_the_way_changes_anything(
     finished: dict[str, RequestOutput] = {}
     num_steps = 0
     while engine.has_unfinished_requests():
-        for request in list(engine.scheduler.running):
+        for request in list(engine.scheduler.queues.running):
             if num_steps < 60 and rng.random() < share:
                 engine.scheduler.preempt(request)
         check_and_poison(engine)
@@ -229,10 +229,10 @@ def test_aborted_at_any_step_it_leaves_nothing(
         engine.add_request("second", [1, 2, 3, 4, 5], params)
         for _ in range(num_steps):
             engine.step()
-        if "second" not in {request.request_id for request in engine.scheduler.running}:
+        if "second" not in {request.request_id for request in engine.scheduler.queues.running}:
             seen.add("waiting")
         elif num_steps % 3 == 2:
-            [second] = [r for r in engine.scheduler.running if r.request_id == "second"]
+            [second] = [r for r in engine.scheduler.queues.running if r.request_id == "second"]
             engine.scheduler.preempt(second)
             seen.add("preempted")
         output = engine.abort_request("second")

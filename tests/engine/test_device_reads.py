@@ -19,10 +19,10 @@ from torch.overrides import TorchFunctionMode
 pytest.importorskip("triton")
 
 from minipaged import BeamSearchParams, LLMEngine, SamplingParams
-from minipaged.config import EngineOptions
 from minipaged.cpu.products.panel_product import in_rows
 from minipaged.loading.loader import LoadedModel
 from minipaged.model.leaves import Linear
+from minipaged.options import EngineOptions
 from minipaged.parts import Parts
 from minipaged.runner.capture import rerun
 from minipaged.sampling import draw

@@ -8,10 +8,11 @@ import pytest
 
 from minipaged import BeamSearchParams, LLMEngine, SamplingParams
 from minipaged.baseline.buddy import next_power_of_two
-from minipaged.config import EngineOptions, KVLayoutName, PreemptionMode
+from minipaged.choices import KVLayoutName, PreemptionMode
 from minipaged.engine.prompts import TokensPrompt
 from minipaged.errors import PromptError, SamplingParamsError
 from minipaged.loading.loader import LoadedModel
+from minipaged.options import EngineOptions
 from tests.engine.driving import assert_all_free, check_and_poison, make_engine, num_slots
 
 NUM_HISTORIES = 1000
@@ -99,7 +100,7 @@ def check(engine: LLMEngine) -> None:
     check_and_poison(engine)
     assert engine.memory_breakdown().num_slots == num_slots(engine)
     if engine.config.preemption_mode == "never" or engine.config.kv_layout != "paged":
-        assert not engine.scheduler.swapped
+        assert not engine.scheduler.queues.swapped
 
 
 def live_one_history(model: LoadedModel, seed: int) -> LLMEngine:
@@ -120,8 +121,8 @@ def live_one_history(model: LoadedModel, seed: int) -> LLMEngine:
         elif event < 0.95:
             fail_one_step(engine)
             num_disturbed += 1
-        elif engine.scheduler.running:
-            engine.scheduler.preempt(rng.choice(engine.scheduler.running))
+        elif engine.scheduler.queues.running:
+            engine.scheduler.preempt(rng.choice(engine.scheduler.queues.running))
             num_disturbed += 1
         check(engine)
     while engine.has_unfinished_requests():

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from minipaged import LLM, BeamSearchParams, SamplingParams
-from minipaged.config import EngineOptions, ForkMode
+from minipaged.choices import ForkMode
 from minipaged.kv.block_table import BlockTable
+from minipaged.options import EngineOptions
 from minipaged.scheduler.scheduler_output import ScheduledSequence, SchedulerOutput
 from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, drain, greedy, make_engine
 from tests.model_pairs import Pair
@@ -110,7 +111,7 @@ def test_a_sample_interrupted_while_it_comes_back(tiny: Pair, monkeypatch: pytes
     engine.add_request("0", PROMPTS[0], greedy(6))
     engine.step()
     engine.step()
-    (request,) = engine.scheduler.running
+    (request,) = engine.scheduler.queues.running
     engine.manager.free(request.sequences[0])
     append = BlockTable.append
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from minipaged import LLM, LLMEngine, SamplingParams
-from minipaged.config import HashAlgorithm
+from minipaged.choices import HashAlgorithm
 from minipaged.engine.output_processor import OutputProcessor
 from minipaged.loading.loader import LoadedModel
 from minipaged.sampling.queued import Queued

@@ -7,10 +7,10 @@ from typing import Unpack
 import pytest
 
 from minipaged import LLM, BeamSearchParams, LLMEngine, MemoryBreakdown, SamplingParams
-from minipaged.baseline.region_allocator import RegionAllocatorName
-from minipaged.config import EngineOptions
+from minipaged.choices import RegionAllocatorName
 from minipaged.errors import ConfigError, InvariantError, RequestTooLargeError, SamplingParamsError
 from minipaged.loading.loader import LoadedModel
+from minipaged.options import EngineOptions
 from minipaged.stages import stage_options
 from tests.engine.driving import (
     assert_all_free,

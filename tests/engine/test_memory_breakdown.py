@@ -17,7 +17,7 @@ def marked(engine: LLMEngine) -> MemoryBreakdown:
     size = engine.config.block_size
     marks = dict.fromkeys(range(size, engine.manager.pool.num_blocks * size), "free")
     for wanted in ("never", "later", "token"):  # the best one last
-        for request in engine.scheduler.running:
+        for request in engine.scheduler.queues.running:
             end = len(request.prompt_token_ids) + request.max_tokens - 1
             for seq in request.unfinished:
                 for position in range(len(seq.block_table) * size):

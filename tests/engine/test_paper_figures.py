@@ -24,7 +24,7 @@ def test_figure_6(nano_model: LoadedModel) -> None:
     tables = []
     for _ in range(3):
         engine.step()
-        tables.append(blocks(engine.scheduler.running[0].sequences[0]))
+        tables.append(blocks(engine.scheduler.queues.running[0].sequences[0]))
     assert tables == [[7, 1], [7, 1], [7, 1, 3]]
 
 
@@ -32,7 +32,7 @@ def test_figure_8(nano_model: LoadedModel) -> None:
     engine = make(nano_model)
     engine.add_request("a", PROMPT, SamplingParams(n=2, seed=1, max_tokens=4, ignore_eos=True))
     engine.step()
-    a1, a2 = engine.scheduler.running[0].sequences
+    a1, a2 = engine.scheduler.queues.running[0].sequences
     assert blocks(a1) == blocks(a2) == [7, 1]
     assert counts(engine.manager) == {7: 2, 1: 2}
     layer = engine.kv_cache.layers[0]  # [2, num_blocks, block_size, num_kv_heads, head_dim]

@@ -50,7 +50,7 @@ def test_its_last_block_is_copied_63_times(engine: LLMEngine) -> None:
     engine.add_request("a", PROMPT, sampling())
     pool = engine.manager.pool
     engine.step()
-    samples = engine.scheduler.running[0].sequences
+    samples = engine.scheduler.queues.running[0].sequences
     assert len(samples) == N
     assert {tuple(seq.block_table) for seq in samples} == {tuple(samples[0].block_table)}
     full, last = samples[0].block_table

@@ -64,7 +64,7 @@ def test_under_shortest_nobody_starves(nano_model: LoadedModel) -> None:
         engine.add_request(str(number), [1, 2], greedy(1))
         done = any(output.request_id == "long" and output.finished for output in engine.step())
         # Each newcomer ranks behind the long one once this many tokens have been scheduled.
-        assert engine.scheduler.num_scheduled_tokens <= AGEING * long + 2 * long
+        assert engine.scheduler.counts.scheduled_tokens <= AGEING * long + 2 * long
     for request_id in list(engine._requests):
         engine.abort_request(request_id)
 
@@ -79,9 +79,10 @@ def test_a_long_prompt_delays_running_requests_by_no_more_than_the_budget(
     trace: list[dict[str, int]] = []
     schedule = engine.scheduler.schedule
 
-    def traced(output: SchedulerOutput) -> None:
-        schedule(output)
-        trace.append({item.request.request_id: item.num_tokens for item in output.scheduled})
+    def traced() -> SchedulerOutput:
+        plan = schedule()
+        trace.append({item.request.request_id: item.num_tokens for item in plan.scheduled})
+        return plan
 
     monkeypatch.setattr(engine.scheduler, "schedule", traced)
     running = ["a", "b", "c"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minipaged import LLMEngine, RequestOutput, SamplingParams
-from minipaged.config import PreemptionMode, SchedulingPolicy
+from minipaged.choices import PreemptionMode, SchedulingPolicy
 from minipaged.loading.loader import LoadedModel
 from tests.engine.driving import assert_all_free, check_and_poison, drain, make_engine
 from tests.model_pairs import Pair
@@ -37,7 +37,7 @@ def serve(engine: LLMEngine, rng: random.Random | None = None, share: float = 0.
     finished: dict[str, RequestOutput] = {}
     num_steps = 0
     while engine.has_unfinished_requests():
-        for request in list(engine.scheduler.running):
+        for request in list(engine.scheduler.queues.running):
             if rng is not None and num_steps < 60 and rng.random() < share:
                 engine.scheduler.preempt(request)
         check_and_poison(engine)
@@ -112,7 +112,7 @@ def test_it_says_how_often_a_request_was_preempted(tiny: Pair) -> None:
     engine.add_request("a", PROMPTS[0], PARAMS[0])
     for _ in range(3):
         engine.step()
-        engine.scheduler.preempt(engine.scheduler.running[0])
+        engine.scheduler.preempt(engine.scheduler.queues.running[0])
     assert drain(engine)["a"].num_preemptions == 3
     assert engine.stats().num_preemptions == 3
 
@@ -133,7 +133,7 @@ def test_the_samples_of_a_request_share_their_prompt_again_after_preemption(
     engine.add_request("a", [5] * 18, SamplingParams(n=4, seed=1, max_tokens=12, ignore_eos=True))
     for _ in range(4):
         engine.step()
-    [request] = engine.scheduler.running
+    [request] = engine.scheduler.queues.running
 
     def shared() -> set[int]:
         return {b for b, count in enumerate(engine.manager.pool.ref_cnt) if count == 4}

@@ -7,8 +7,9 @@ from itertools import pairwise
 import pytest
 
 from minipaged import BeamSearchParams, EngineConfig, LLMEngine, SamplingParams
-from minipaged.config import AttentionBackend, EngineOptions, KVLayoutName
+from minipaged.choices import AttentionBackend, KVLayoutName
 from minipaged.errors import ConfigError
+from minipaged.options import EngineOptions
 from minipaged.stages import NUM_STAGES, stage_options
 from tests.engine.beams import assert_hypotheses, transformers_beam_search
 from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, greedy, num_slots, run
@@ -141,7 +142,7 @@ def test_copying_forks_shares_nothing_once_it_has_begun(tiny: Pair) -> None:
     engine.add_request("a", PROMPTS[1], SamplingParams(n=3, seed=1, max_tokens=9, ignore_eos=True))
     engine.step()
     engine.step()
-    tables = [set(seq.block_table) for seq in engine.scheduler.running[0].sequences]
+    tables = [set(seq.block_table) for seq in engine.scheduler.queues.running[0].sequences]
     assert len(set.union(*tables)) == sum(map(len, tables)) == 18
     assert engine.stats().num_copied_blocks == 2 * 6, "the third keeps the prompt's own"
 

@@ -41,7 +41,7 @@ def contents(engine: LLMEngine) -> list[torch.Tensor]:
     """The keys and values of each sequence of the first running request, computed slots alone."""
     size = engine.config.block_size
     result = []
-    for seq in engine.scheduler.running[0].sequences:
+    for seq in engine.scheduler.queues.running[0].sequences:
         count = seq.num_computed_tokens
         slots = [b * size + o for b in seq.block_table for o in range(size)][:count]
         result.append(engine.kv_cache.data.flatten(2, 3)[:, :, slots].clone())
@@ -54,7 +54,7 @@ def test_contents_come_back_bit_for_bit(tiny: Pair, n: int) -> None:
     engine.add_request("a", PROMPTS[0], SamplingParams(n=n, seed=1, max_tokens=20, ignore_eos=True))
     for _ in range(6):
         engine.step()
-    [request] = engine.scheduler.running
+    [request] = engine.scheduler.queues.running
     before = contents(engine)
     lengths = [seq.num_computed_tokens for seq in request.sequences]
     engine.scheduler.preempt(request)
@@ -74,15 +74,15 @@ def test_nobody_is_admitted_while_somebody_is_swapped_out(tiny: Pair) -> None:
     params = greedy(30)
     engine.add_request("a", PROMPTS[0], params)
     engine.add_request("b", PROMPTS[1], params)
-    while not engine.scheduler.swapped:
+    while not engine.scheduler.queues.swapped:
         engine.step()
     engine.add_request("late", [1], greedy(1))
     finished: list[str] = []
     while engine.has_unfinished_requests():
-        was_swapped = len(engine.scheduler.swapped) > 0
+        was_swapped = len(engine.scheduler.queues.swapped) > 0
         output_ids = [output.request_id for output in engine.step() if output.finished]
-        if was_swapped and engine.scheduler.swapped:
-            assert all(request.request_id != "late" for request in engine.scheduler.running)
+        if was_swapped and engine.scheduler.queues.swapped:
+            assert all(request.request_id != "late" for request in engine.scheduler.queues.running)
         finished += output_ids
         check_and_poison(engine)
     assert finished.index("late") > finished.index("a")
@@ -94,7 +94,7 @@ def test_a_full_cpu_pool_means_recomputation(tiny: Pair, num_cpu_blocks: int, st
     engine = swapping(tiny, num_cpu_blocks=num_cpu_blocks)
     engine.add_request("a", PROMPTS[0], greedy(9))
     engine.step()
-    [request] = engine.scheduler.running
+    [request] = engine.scheduler.queues.running
     engine.scheduler.preempt(request)
     assert request.status.value == status
     output = drain(engine, after_step=check_and_poison)["a"]
@@ -108,7 +108,7 @@ def test_aborting_a_swapped_request_frees_both_pools(tiny: Pair) -> None:
         engine.add_request("a", PROMPTS[0], SamplingParams(n=2, max_tokens=20, ignore_eos=True))
         for _ in range(3):
             engine.step()
-        [request] = engine.scheduler.running
+        [request] = engine.scheduler.queues.running
         engine.scheduler.preempt(request)
         assert request.status is RequestStatus.SWAPPED, round_number
         output = engine.abort_request("a")
@@ -123,7 +123,7 @@ def test_what_is_shared_is_saved_once(tiny: Pair) -> None:
     for _ in range(3):
         engine.step()
     used = 59 - engine.stats().num_free_blocks
-    engine.scheduler.preempt(engine.scheduler.running[0])
+    engine.scheduler.preempt(engine.scheduler.queues.running[0])
     assert engine.stats().num_swapped_blocks == used
     assert used == 4 + 4  # four full blocks of the prompt, and one that each sample has copied
 
@@ -134,7 +134,7 @@ def test_a_failed_step_recomputes_what_it_was_to_swap(tiny: Pair, monkeypatch: p
         engine.add_request(str(number), prompt, greedy(12))
     for _ in range(3):
         engine.step()
-    for request in list(engine.scheduler.running)[1:]:
+    for request in list(engine.scheduler.queues.running)[1:]:
         engine.scheduler.preempt(request)
 
     def fail(output: SchedulerOutput) -> None:
@@ -188,7 +188,7 @@ def test_a_copy_that_was_planned_but_not_done_is_saved_from_its_source(
     poison(engine)
     engine._requests["urgent"].priority = 0
     engine.step()
-    assert [request.request_id for request in engine.scheduler.swapped] == ["samples"]
+    assert [request.request_id for request in engine.scheduler.queues.swapped] == ["samples"]
     assert engine.stats().num_copied_blocks == len(done) == 0
     finished = drain(engine, after_step=check_and_poison)
     assert [s.token_ids for s in finished["samples"].outputs] == [s.token_ids for s in expected.outputs]

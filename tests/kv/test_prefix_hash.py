@@ -12,7 +12,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minipaged.config import HashAlgorithm
+from minipaged.choices import HashAlgorithm
 from minipaged.errors import ConfigError, PromptError
 from minipaged.kv.prefix_hash import (
     Adapter,

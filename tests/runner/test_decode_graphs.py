@@ -17,9 +17,9 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from minipaged import EngineConfig, LLMEngine, SamplingParams
-from minipaged.config import EngineOptions
 from minipaged.kv.block_pool import NULL_BLOCK
 from minipaged.loading.loader import load_model
+from minipaged.options import EngineOptions
 from minipaged.parts import Parts
 from minipaged.runner import decode_steps
 from minipaged.runner.decode_graphs import DecodeGraphs

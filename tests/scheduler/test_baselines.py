@@ -75,7 +75,7 @@ def test_only_what_surely_fits_is_admitted() -> None:
     assert arrivals(eager.step().admitted) == [0, 1, 2]
     engine.run()
     eager.run()
-    assert (engine.scheduler.num_preemptions, eager.scheduler.num_preemptions > 0) == (0, True)
+    assert (engine.scheduler.counts.preemptions, eager.scheduler.counts.preemptions > 0) == (0, True)
 
 
 def test_as_much_is_admitted_as_is_sure() -> None:
@@ -139,10 +139,10 @@ def test_what_surely_fits_is_never_preempted_and_the_most_that_is_sure_is_admitt
         engine.add([0] * num_prompt, max_tokens, n=n)
     while engine.requests:
         output = engine.schedule()
-        running = engine.scheduler.running
+        running = engine.scheduler.queues.running
         assert not output.preempted
-        if engine.scheduler.waiting and output.num_tokens < budget:
-            wanted = engine.scheduler.waiting.peek()
+        if engine.scheduler.queues.waiting and output.num_tokens < budget:
+            wanted = engine.scheduler.queues.waiting.peek()
             held = sum(sizes.most_blocks(len(r.prompt_token_ids), r.max_tokens, r.num_seqs) for r in running)
             assert held + needs[wanted.arrival] > usable, "it would have been sure to fit"
         engine.compute(output)

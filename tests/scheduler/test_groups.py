@@ -133,11 +133,11 @@ def test_a_group_needs_room_for_all_its_samples() -> None:
     engine = FakeEngine(40, max_num_seqs=4)
     first, group = engine.add(4), engine.add(4, n=4)
     engine.step()
-    assert engine.scheduler.running == [first], "one and four are more than four"
+    assert engine.scheduler.queues.running == [first], "one and four are more than four"
     while first in engine.requests:
         engine.step()
     engine.step()
-    assert engine.scheduler.running == [group]
+    assert engine.scheduler.queues.running == [group]
 
 
 def test_a_group_that_shrank_leaves_room() -> None:
@@ -147,7 +147,7 @@ def test_a_group_that_shrank_leaves_room() -> None:
     group.sequences[1].finish_reason = "stop"
     engine.manager.free(group.sequences[1])
     engine.step()
-    assert engine.scheduler.running == [group, second]
+    assert engine.scheduler.queues.running == [group, second]
 
 
 def test_a_sample_that_has_ended_does_not_come_back() -> None:
@@ -172,12 +172,12 @@ def test_aborting_a_group_frees_everything(num_steps: int, preempted: bool) -> N
     request = engine.add(PROMPT, max_tokens=8, n=3)
     for _ in range(num_steps):
         engine.step()
-    if preempted and engine.scheduler.running:
+    if preempted and engine.scheduler.queues.running:
         engine.scheduler.preempt(request)
     engine.abort(request)
     assert blocks_in_use(engine) == 0
-    assert not engine.scheduler.running
-    assert len(engine.scheduler.waiting) == 0
+    assert not engine.scheduler.queues.running
+    assert len(engine.scheduler.queues.waiting) == 0
     assert request.status is RequestStatus.FINISHED
 
 

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from minipaged.config import SchedulingPolicy
+from minipaged.choices import SchedulingPolicy
 from minipaged.request import Request
 from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler.policy import WaitingQueue

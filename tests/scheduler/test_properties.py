@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from minipaged.config import Batching, SchedulingPolicy
+from minipaged.choices import Batching, SchedulingPolicy
 from minipaged.request import Request
 from tests.fake_engine import FakeEngine
 
@@ -105,7 +105,7 @@ def test_all_finish_within_a_bounded_number_of_steps(workload: Workload) -> None
     for request in requests:
         assert [seq.token_ids for seq in request.sequences] == engine.expected(request)
     assert engine.manager.pool.num_free == engine.manager.pool.num_blocks - 1
-    assert not (workload.admits_surely and engine.scheduler.num_preemptions)
+    assert not (workload.admits_surely and engine.scheduler.counts.preemptions)
 
 
 @settings(max_examples=250, deadline=None)
@@ -120,8 +120,8 @@ def test_interference_changes_no_token(workload: Workload, data: st.DataObject) 
         event = data.draw(st.sampled_from(["add", "step", "step", "preempt", "fail", "abort", "reset"]))
         if event == "add" and to_come:
             served.append(add(engine, to_come.pop()))
-        elif event == "preempt" and engine.scheduler.running:
-            engine.scheduler.preempt(data.draw(st.sampled_from(engine.scheduler.running)))
+        elif event == "preempt" and engine.scheduler.queues.running:
+            engine.scheduler.preempt(data.draw(st.sampled_from(engine.scheduler.queues.running)))
             engine.check()
         elif event == "fail":
             engine.fail()
@@ -139,7 +139,7 @@ def test_interference_changes_no_token(workload: Workload, data: st.DataObject) 
     for request in served:
         assert [seq.token_ids for seq in request.sequences] == engine.expected(request)
     assert engine.manager.pool.num_free == engine.manager.pool.num_blocks - 1
-    assert (len(engine.scheduler.running), len(engine.scheduler.waiting)) == (0, 0)
+    assert (len(engine.scheduler.queues.running), len(engine.scheduler.queues.waiting)) == (0, 0)
 
 
 @settings(max_examples=100, deadline=None)
@@ -156,7 +156,12 @@ def test_a_request_alone_never_holds_more_than_most_blocks(
     while engine.requests:
         output = engine.step()
         assert not output.preempted, "alone it always fits"
-        if data is not None and preemptions < 3 and engine.scheduler.running and data.draw(st.booleans()):
+        if (
+            data is not None
+            and preemptions < 3
+            and engine.scheduler.queues.running
+            and data.draw(st.booleans())
+        ):
             engine.scheduler.preempt(request)
             preemptions += 1
     assert request.num_preemptions == preemptions

@@ -63,8 +63,8 @@ def test_all_that_were_scheduled_wait_again_in_their_order() -> None:
     engine.step()
     requests.append(engine.add(5))
     engine.fail()
-    assert engine.scheduler.running == []
-    assert list(engine.scheduler.waiting) == requests
+    assert engine.scheduler.queues.running == []
+    assert list(engine.scheduler.queues.waiting) == requests
     assert engine.step().admitted == requests
 
 
@@ -74,7 +74,7 @@ def test_who_was_not_scheduled_is_not_disturbed() -> None:
     engine.step()
     output = engine.fail()
     assert {item.request for item in output.scheduled} == {group}, "its samples used up the budget"
-    assert engine.scheduler.running == [other]
+    assert engine.scheduler.queues.running == [other]
     assert (group.num_preemptions, other.num_preemptions) == (1, 0)
     engine.run()
     for request in (group, other):

@@ -6,7 +6,7 @@ import pytest
 
 from minipaged.errors import InvariantError
 from minipaged.request import Request, RequestStatus
-from minipaged.scheduler.scheduler import SchedulerOutput
+from minipaged.scheduler.scheduler_output import SchedulerOutput
 from tests.fake_engine import FakeEngine
 
 
@@ -88,7 +88,7 @@ def test_nobody_passes_one_that_does_not_fit() -> None:
     engine.add(12)
     engine.add(1)
     assert engine.step().admitted == []
-    assert [request.arrival for request in engine.scheduler.waiting] == [1, 2]
+    assert [request.arrival for request in engine.scheduler.queues.waiting] == [1, 2]
 
 
 def test_several_are_admitted_in_one_step() -> None:
@@ -178,9 +178,9 @@ def test_hits_are_counted_in_tokens_at_the_first_admission_alone() -> None:
     engine.step()
     engine.scheduler.preempt(request)
     engine.run()
-    counts = engine.scheduler.prefix_counts
-    assert (counts.queries, counts.hits) == (24, 8)
-    assert engine.scheduler.num_prompt_tokens == 24
+    counts = engine.scheduler.counts
+    assert (counts.prefix_cache_queries, counts.prefix_cache_hits) == (24, 8)
+    assert counts.prompt_tokens == 24
     assert request.num_cached_tokens == 8
 
 
@@ -190,7 +190,7 @@ def test_a_request_that_waits_is_not_counted_each_time_it_is_looked_up() -> None
     engine.add(9)
     for _ in range(4):
         engine.step()
-    assert engine.scheduler.prefix_counts.queries == 12
+    assert engine.scheduler.counts.prefix_cache_queries == 12
 
 
 def test_prompt_logprobs_need_every_token_computed() -> None:
@@ -221,7 +221,7 @@ def test_retiring_a_running_request_frees_its_blocks() -> None:
     first, second = engine.add(6), engine.add(6)
     engine.step()
     engine.abort(first)
-    assert engine.scheduler.running == [second]
+    assert engine.scheduler.queues.running == [second]
     assert engine.manager.pool.num_free == 18
     engine.run()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minipaged.request import Request, RequestStatus
-from minipaged.scheduler.scheduler import SchedulerOutput
+from minipaged.scheduler.scheduler_output import SchedulerOutput
 from tests.fake_engine import FakeEngine
 
 
@@ -21,8 +21,8 @@ def leave_free(engine: FakeEngine, num_free: int) -> Request:
     assert engine.manager.append(seq, num_tokens) == []
     engine.tensor.write(list(seq.block_table), seq.token_ids, 0, num_tokens)
     seq.num_computed_tokens = num_tokens
-    engine.scheduler.waiting.remove(request)
-    engine.scheduler.running.insert(0, request)
+    engine.scheduler.queues.waiting.remove(request)
+    engine.scheduler.queues.running.insert(0, request)
     request.status = RequestStatus.RUNNING
     return request
 
@@ -34,8 +34,8 @@ def test_the_last_of_running_loses_its_blocks() -> None:
     output = engine.step()  # the first needs a second block
     assert output.preempted == [second]
     assert shares(output) == [(first, 1)]
-    assert engine.scheduler.running == [first]
-    assert engine.scheduler.num_preemptions == second.num_preemptions == 1
+    assert engine.scheduler.queues.running == [first]
+    assert engine.scheduler.counts.preemptions == second.num_preemptions == 1
     assert second.status is RequestStatus.PREEMPTED
     seq = second.sequences[0]
     assert (seq.num_computed_tokens, len(seq.block_table), seq.num_output_tokens) == (0, 0, 1)
@@ -74,7 +74,7 @@ def test_under_priority_the_least_urgent_is_the_victim(priorities: tuple[int, ..
     for num_tokens, priority in zip((6, 7, 8), priorities, strict=True):
         requests.append(engine.add(num_tokens, max_tokens=9, priority=priority))
         engine.step()
-    assert engine.scheduler.running == requests
+    assert engine.scheduler.queues.running == requests
     assert [request.sequences[0].num_computed_tokens for request in requests] == [8, 8, 8]
     output = engine.step()  # all three want a third block; one of them gives two
     assert output.preempted == [requests[victim]]
@@ -122,7 +122,9 @@ def test_nobody_is_admitted_in_a_step_that_preempted() -> None:
     third = engine.add(1, priority=-1)
     output = engine.step()
     assert output.preempted == [second]
-    assert (engine.manager.pool.num_free, len(engine.scheduler.running)) == (1, 1), "the third would fit"
+    assert (engine.manager.pool.num_free, len(engine.scheduler.queues.running)) == (1, 1), (
+        "the third would fit"
+    )
     assert output.admitted == []
     output = engine.step()
     assert output.admitted == [third]
@@ -162,7 +164,7 @@ def test_its_own_cached_blocks_are_hit() -> None:
         engine.step()
     engine.scheduler.preempt(request)
     assert shares(engine.step()) == [(request, 12 - 8)]
-    assert engine.scheduler.prefix_counts.hits == 0, "not counted: the first admission found nothing"
+    assert engine.scheduler.counts.prefix_cache_hits == 0, "not counted: the first admission found nothing"
 
 
 def test_blocks_are_freed_last_first() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from minipaged import BeamSearchParams, SamplingParams
-from minipaged.config import AttentionBackend
+from minipaged.choices import AttentionBackend
 from minipaged.kv import cache
 from minipaged.kv.cache import BlockCopy
 from minipaged.loading.loader import load_model

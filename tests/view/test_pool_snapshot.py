@@ -18,7 +18,7 @@ def assert_accounts_for_the_pool(snapshot: PoolSnapshot, engine: LLMEngine) -> N
     assert snapshot.num_cached + snapshot.num_free == pool.num_free
     named = Counter(
         block_id
-        for request in engine.scheduler.running
+        for request in engine.scheduler.queues.running
         for seq in request.sequences
         for block_id in seq.block_table
     )
@@ -35,9 +35,9 @@ def assert_accounts_for_the_pool(snapshot: PoolSnapshot, engine: LLMEngine) -> N
 
 
 def assert_accounts_for_the_queues(snapshot: PoolSnapshot, engine: LLMEngine) -> None:
-    assert [r.request_id for r in snapshot.running] == [r.request_id for r in engine.scheduler.running]
-    assert [r.request_id for r in snapshot.waiting] == [r.request_id for r in engine.scheduler.waiting]
-    for taken, request in zip(snapshot.running, engine.scheduler.running, strict=True):
+    assert [r.request_id for r in snapshot.running] == [r.request_id for r in engine.scheduler.queues.running]
+    assert [r.request_id for r in snapshot.waiting] == [r.request_id for r in engine.scheduler.queues.waiting]
+    for taken, request in zip(snapshot.running, engine.scheduler.queues.running, strict=True):
         assert [seq.block_ids for seq in taken.sequences] == [
             tuple(seq.block_table) for seq in request.unfinished
         ]

@@ -47,9 +47,8 @@ def serve_static(queue: Sequence[RequestLengths], batch_size: int) -> list[Stati
         prompt = [0] * each.num_prompt_tokens
         scheduler.add(Request(str(number), prompt, params, each.num_output_tokens, 0, number))
     batches: list[list[SchedulerOutput]] = []  # the steps of each
-    while scheduler.running or scheduler.waiting:
-        output = SchedulerOutput()
-        scheduler.schedule(output)
+    while scheduler.queues.running or scheduler.queues.waiting:
+        output = scheduler.schedule()
         if output.admitted:
             batches.append([])
         batches[-1].append(output)

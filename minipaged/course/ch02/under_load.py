@@ -16,10 +16,11 @@ from typing import Unpack
 
 import torch
 
-from minipaged.config import EngineConfig, EngineOptions
+from minipaged.config import EngineConfig
 from minipaged.engine.llm_engine import LLMEngine
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.loading.loader import LoadedModel, load_model
+from minipaged.options import EngineOptions
 from minipaged.sampling.params import SamplingParams
 from minipaged.sim.lengths import SHAREGPT
 from minipaged.sim.workload import make_workload

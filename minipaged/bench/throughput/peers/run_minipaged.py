@@ -7,7 +7,9 @@ from typing import cast
 
 from serve_runs import Job, Served, serve
 
-from minipaged.config import DType, EngineConfig, EngineOptions
+from minipaged.choices import DType
+from minipaged.config import EngineConfig
+from minipaged.options import EngineOptions
 from minipaged.sampling.params import SamplingParams
 
 

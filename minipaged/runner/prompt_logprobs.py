@@ -1,0 +1,74 @@
+"""Log-probabilities of prompt tokens, for the requests that ask for them.
+
+Token p + 1 is predicted by position p, so a step that computes positions `start` to `end - 1` tells the
+log-probabilities of prompt tokens `start + 1` to `end`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minipaged.model.decoder import Decoder
+from minipaged.runner.step_batch import StepBatch
+from minipaged.sampling.logprob_tensors import queue_prompt_logprobs
+from minipaged.sampling.logprobs import TokenLogprobs
+from minipaged.sampling.queued import Queued, queued_together
+
+ROWS_AT_ONCE = 128
+"""Rows of logits that are in memory at once: those of a long prompt would take more than the model."""
+
+
+@dataclass(frozen=True)
+class PromptPositions:
+    """Positions of one prompt that a step computes, and that predict a prompt token.
+
+    Attributes:
+        index: which of the step's sequences it is.
+        rows: their rows in the step.
+        following: int64 `[rows]`, the prompt tokens that follow them.
+        num_top: how many of the likeliest tokens to report beside each.
+    """
+
+    index: int
+    rows: slice
+    following: Tensor
+    num_top: int
+
+
+def find_prompt_positions(batch: StepBatch) -> list[PromptPositions]:
+    """Those of a step, at most `ROWS_AT_ONCE` in each entry."""
+    found: list[PromptPositions] = []
+    for index, item in enumerate(batch.items):
+        num_top = item.request.params.prompt_logprobs
+        if num_top is None:
+            continue
+        seq = item.seq
+        start = seq.num_computed_tokens
+        end = min(start + item.num_tokens, seq.num_prompt_tokens - 1)
+        first_row = batch.rows[index].stop - item.num_tokens
+        for at in range(start, end, ROWS_AT_ONCE):
+            stop = min(at + ROWS_AT_ONCE, end)
+            rows = slice(first_row + at - start, first_row + stop - start)
+            following = torch.tensor(seq.token_ids[at + 1 : stop + 1])  # [stop - at]
+            found.append(PromptPositions(index, rows, following, num_top))
+    return found
+
+
+def queue_all_prompt_logprobs(
+    decoder: Decoder, hidden: Tensor, positions: list[PromptPositions]
+) -> Queued[list[list[TokenLogprobs]]]:
+    """One list for each entry of `positions`, one element for each of its rows.
+
+    Args:
+        decoder: computes the logits.
+        hidden: `[T or more, hidden]`, the step's hidden states.
+        positions: see `find_prompt_positions`.
+    """
+    pieces = [
+        queue_prompt_logprobs(decoder.logits(hidden[each.rows]), each.following, each.num_top)
+        for each in positions
+    ]
+    return queued_together(pieces, hidden.device)
