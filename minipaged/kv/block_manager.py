@@ -260,9 +260,11 @@ class BlockManager(KVManager):
 
         Raises:
             InvariantError: a reference count is not the number of tables that name the block, a
-                table does not cover the computed tokens, or the prefix cache and the pool disagree.
+                table does not cover the computed tokens, or the prefix cache and the pool disagree, or the
+                prefix cache contradicts itself.
         """
         check_blocks(self.pool, self.block_size, requests)
+        self.prefix_cache.check_invariants()
         cached = {b for b in range(self.pool.num_blocks) if self.pool.is_cached(b)}
         if cached != self.prefix_cache.block_ids():
             raise InvariantError("the pool and the prefix cache disagree about what is cached")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from minipaged.errors import InvariantError
 from minipaged.kv.prefix_hash import ExtraKeys
 
 ROOT_PREFIX_ID = 0
@@ -91,6 +92,17 @@ class PrefixCache:
     def block_ids(self) -> frozenset[int]:
         """All cached blocks."""
         return frozenset(self._contents)
+
+    def check_invariants(self) -> None:
+        """Compare the hashes with the contents.
+
+        Raises:
+            InvariantError: a block is known by its hash alone, or by its contents alone.
+        """
+        hashed = {block_id: key for key, twins in self._by_hash.items() for block_id in twins}
+        known = {block_id: contents.block_hash for block_id, contents in self._contents.items()}
+        if hashed != known:
+            raise InvariantError("the prefix cache knows blocks by their hash that it has no contents of")
 
     def __len__(self) -> int:
         return len(self._contents)
