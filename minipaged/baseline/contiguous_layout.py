@@ -16,7 +16,7 @@ from minipaged.kv.cache import KVCache
 from minipaged.model.decoder import AttendFn
 from minipaged.request import Sequence as TokenSequence
 from minipaged.runner.step_batch import StepBatch
-from minipaged.to_device import IntArray
+from minipaged.transfer import IntArray
 
 
 class ContiguousLayout:

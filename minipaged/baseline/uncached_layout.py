@@ -9,7 +9,7 @@ from torch import Tensor
 from minipaged.baseline.attend_one import AttendOneFn
 from minipaged.model.decoder import AttendFn
 from minipaged.runner.step_batch import StepBatch
-from minipaged.to_device import IntArray
+from minipaged.transfer import IntArray
 
 
 class UncachedLayout:

@@ -22,7 +22,7 @@ from minipaged.kv.size import blocks_needed
 from minipaged.model.decoder import Decoder
 from minipaged.runner.decode_inputs import DecodeInputs, arrays_of
 from minipaged.runner.step_batch import StepBatch
-from minipaged.to_device import IntArray
+from minipaged.transfer import IntArray
 
 MOST_ROWS = TOKENS_AT_ONCE
 """Sequences in one step: what a layer computes in one call."""

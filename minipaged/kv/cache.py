@@ -11,7 +11,7 @@ from torch import Tensor
 
 from minipaged.kv.block_pool import NULL_BLOCK
 from minipaged.kv.copy_on_write import BlockCopy
-from minipaged.to_device import to_device
+from minipaged.transfer import to_device
 
 
 class WriteKV(Protocol):

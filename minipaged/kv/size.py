@@ -63,6 +63,12 @@ def num_blocks_that_fit(memory_bytes: int, shape: KVShape, block_size: int) -> i
     return max(0, memory_bytes) // bytes_per_block(shape, block_size)
 
 
+def max_model_len_that_fits(num_blocks: int, block_size: int) -> int:
+    """The longest request, prompt plus output in tokens, that has the pool to itself."""
+    _at_least("block_size", block_size, 1)
+    return max(0, num_blocks - 1) * block_size
+
+
 def blocks_needed(num_tokens: int, block_size: int) -> int:
     """Blocks that `num_tokens` tokens of one sequence take: ceil(num_tokens / block_size).
 
@@ -72,12 +78,6 @@ def blocks_needed(num_tokens: int, block_size: int) -> int:
     if num_tokens < 0 or block_size < 1:
         raise ConfigError(f"{num_tokens} tokens in blocks of {block_size}: there is no such number of blocks")
     return -(-num_tokens // block_size)
-
-
-def max_model_len_that_fits(num_blocks: int, block_size: int) -> int:
-    """The longest request, prompt plus output in tokens, that has the pool to itself."""
-    _at_least("block_size", block_size, 1)
-    return max(0, num_blocks - 1) * block_size
 
 
 def max_concurrency(num_blocks: int, block_size: int, max_model_len: int) -> float:

@@ -19,7 +19,7 @@ from minipaged.runner.buckets import decode_buckets
 from minipaged.runner.capture import Capture, Replay
 from minipaged.runner.decode_inputs import DecodeInputs, arrays_of, pad_rows
 from minipaged.runner.step_batch import StepBatch
-from minipaged.to_device import IntArray, to_device
+from minipaged.transfer import IntArray, to_device
 
 
 class DecodeGraphs:

@@ -13,7 +13,7 @@ from minipaged.attention.metadata import AttentionMetadata
 from minipaged.attention.paged_layout import Located
 from minipaged.kv.block_pool import NULL_BLOCK
 from minipaged.runner.step_batch import StepBatch
-from minipaged.to_device import IntArray
+from minipaged.transfer import IntArray
 
 NO_SLOT = -1
 """The slot of a padding row: its key and value are not stored."""

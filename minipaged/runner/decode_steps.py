@@ -17,7 +17,7 @@ from minipaged.parts import Parts
 from minipaged.runner.capture import Capture, CudaGraphCapture
 from minipaged.runner.decode_graphs import DecodeGraphs
 from minipaged.runner.step_batch import StepBatch
-from minipaged.to_device import IntArray
+from minipaged.transfer import IntArray
 
 
 class DecodeSteps(Protocol):

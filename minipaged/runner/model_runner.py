@@ -12,15 +12,14 @@ from minipaged.kv.cache import KVCache
 from minipaged.kv.swap import SwapCache
 from minipaged.model.decoder import Decoder
 from minipaged.runner.decode_steps import DecodeSteps
-from minipaged.runner.logits_rows import LogitsRows, find_logits_rows
 from minipaged.runner.prompt_logprobs import find_prompt_positions, queue_all_prompt_logprobs
-from minipaged.runner.step_batch import StepBatch, build_step_batch
+from minipaged.runner.step_batch import LogitsRows, StepBatch, build_step_batch, find_logits_rows
 from minipaged.sampling.beam_search import Candidates
 from minipaged.sampling.candidates import queue_likeliest_tokens
 from minipaged.sampling.logprobs import TokenLogprobs
 from minipaged.sampling.sampler import SampledToken, queue_samples
 from minipaged.scheduler.scheduler_output import ScheduledSequence, SchedulerOutput
-from minipaged.to_device import to_device
+from minipaged.transfer import queued_together, to_device
 
 
 @dataclass(frozen=True)
@@ -110,12 +109,16 @@ class ModelRunner:
     ) -> list[SequenceResult]:
         """Sampled tokens, candidates of beams and prompt log-probabilities. The device computes all of
         them before the host waits for it, once."""
-        positions = find_prompt_positions(batch)
         logits = self._decoder.logits(hidden[last])  # [R + B, vocab]
         num_sampled = len(rows.sampling_rows)
+        nothing = queued_together([], self._device)
         samples = queue_samples(logits[:num_sampled], rows.sampling_rows)
-        candidates = queue_likeliest_tokens(logits[num_sampled:], rows.num_candidates)
-        of_prompts = queue_all_prompt_logprobs(self._decoder, hidden, positions)
+        candidates, of_prompts, positions = nothing, nothing, []
+        if rows.num_candidates:
+            candidates = queue_likeliest_tokens(logits[num_sampled:], rows.num_candidates)
+        if batch.wants_prompt_logprobs:
+            positions = find_prompt_positions(batch)
+            of_prompts = queue_all_prompt_logprobs(self._decoder, hidden, positions)
         (tokens, of_beams), logprobs = samples.beside(candidates).beside(of_prompts).read()
         results = [SequenceResult(item, [], None, []) for item in batch.items]
         for index, token in zip(rows.sequences, tokens, strict=False):

@@ -15,7 +15,7 @@ from minipaged.model.decoder import Decoder
 from minipaged.runner.step_batch import StepBatch
 from minipaged.sampling.logprob_tensors import queue_prompt_logprobs
 from minipaged.sampling.logprobs import TokenLogprobs
-from minipaged.sampling.queued import Queued, queued_together
+from minipaged.transfer import Queued, queued_together
 
 ROWS_AT_ONCE = 128
 """Rows of logits that are in memory at once: those of a long prompt would take more than the model."""

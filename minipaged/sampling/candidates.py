@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from minipaged.sampling.logprob_tensors import gather_logprobs
-from minipaged.sampling.queued import Queued, queued_together
+from minipaged.transfer import Queued, queued_together
 
 RankedTokens = tuple[tuple[int, float], ...]
 """(token id, log-probability), likeliest first."""

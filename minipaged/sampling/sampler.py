@@ -20,7 +20,7 @@ from minipaged.sampling.logprob_tensors import gather_logprobs, row_chunks, unpa
 from minipaged.sampling.logprobs import TokenLogprobs
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.penalties import ban_tokens, penalise
-from minipaged.sampling.queued import Int64s, Queued, queued_together
+from minipaged.transfer import Int64s, Queued, queued_together
 
 NO_TOKEN = -1
 """The token id of a row in which nothing could be sampled."""

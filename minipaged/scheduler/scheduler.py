@@ -23,11 +23,10 @@ from minipaged.kv.prefix_cache import CachedBlock
 from minipaged.kv.swap import BlockSwap, SwapSpace
 from minipaged.request import Request, RequestStatus
 from minipaged.request import Sequence as TokenSequence
-from minipaged.scheduler.counts import SchedulerCounts
 from minipaged.scheduler.queues import RequestQueues
 from minipaged.scheduler.resume import Resumption, find_resumption
 from minipaged.scheduler.rollback import rollback
-from minipaged.scheduler.scheduler_output import ScheduledSequence, SchedulerOutput
+from minipaged.scheduler.scheduler_output import ScheduledSequence, SchedulerCounts, SchedulerOutput
 from minipaged.scheduler.static_batch import StaticBatch
 
 

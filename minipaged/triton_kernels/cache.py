@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from minipaged.kv.cache import BlockCopy
-from minipaged.to_device import to_device
+from minipaged.transfer import to_device
 from minipaged.triton_kernels.tiles import next_power_of_two
 
 COPY_TILE = 4096

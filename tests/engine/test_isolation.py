@@ -12,8 +12,8 @@ from minipaged import LLM, LLMEngine, SamplingParams
 from minipaged.choices import HashAlgorithm
 from minipaged.engine.output_processor import OutputProcessor
 from minipaged.loading.loader import LoadedModel
-from minipaged.sampling.queued import Queued
 from minipaged.sampling.sampler import SampledToken, SamplingRow
+from minipaged.transfer import Queued
 from tests.engine.driving import assert_all_free, assert_greedy, drain, greedy, make_engine, run
 from tests.model_pairs import Pair
 

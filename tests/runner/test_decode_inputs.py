@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from minipaged.runner.decode_inputs import DecodeInputs, pad_rows
-from minipaged.to_device import IntArray, to_device
+from minipaged.transfer import IntArray, to_device
 
 CPU = torch.device("cpu")
 

@@ -19,7 +19,7 @@ from minipaged.request import Request, Sequence
 from minipaged.runner.step_batch import StepBatch, build_step_batch
 from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler.scheduler import ScheduledSequence
-from minipaged.to_device import to_device
+from minipaged.transfer import to_device
 
 CPU = torch.device("cpu")
 

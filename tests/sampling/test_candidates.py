@@ -9,7 +9,7 @@ import torch
 
 from minipaged.sampling.candidates import RankedTokens, queue_likeliest_tokens
 from minipaged.sampling.logprob_tensors import queue_prompt_logprobs
-from minipaged.sampling.queued import queued_together
+from minipaged.transfer import queued_together
 
 
 def likeliest_tokens(logits: torch.Tensor, counts: list[int]) -> list[RankedTokens]:

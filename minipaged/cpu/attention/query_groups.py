@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from minipaged.to_device import IntArray
+from minipaged.transfer import IntArray
 
 MOST_DECODES = 8
 """Of different sequences in one group. With more, little is saved any more, and threads have fewer groups to

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from minipaged.to_device import ALIGNMENT, IntArray, pack, to_device, unpack
+from minipaged.transfer import ALIGNMENT, IntArray, pack, to_device, unpack
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SHAPES = array_shapes(min_dims=1, max_dims=2, min_side=0, max_side=5)
