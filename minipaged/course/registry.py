@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from pathlib import Path
 
-import minipaged.course
 from minipaged.course.chapter import Chapter, Exercise, chapter_of
 from minipaged.errors import CourseError
 
@@ -17,7 +17,7 @@ def chapters() -> tuple[Chapter, ...]:
     """All chapters, in order."""
     names = sorted(
         module.name
-        for module in pkgutil.iter_modules(minipaged.course.__path__)
+        for module in pkgutil.iter_modules([str(Path(__file__).parent)])
         if _PACKAGE.fullmatch(module.name)
     )
     return tuple(importlib.import_module(f"minipaged.course.{name}").CHAPTER for name in names)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from minipaged.model.decoder import Decoder
-from minipaged.runner.buckets import decode_buckets
+from minipaged.runner.decode_graphs import decode_buckets
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import SamplingRow, sample
 

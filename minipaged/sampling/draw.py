@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from minipaged.sampling.columns import column
 from minipaged.sampling.filters import relative_weights
+from minipaged.transfer import column
 
 
 def draw(logits: Tensor, uniforms: Sequence[float]) -> Tensor:

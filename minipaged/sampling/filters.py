@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from minipaged.sampling.columns import column, positive_column
+from minipaged.transfer import column, positive_column
 
 _NEG_INF = float("-inf")
 _NUCLEUS_GUESS = 1024  # tokens; the nucleus of a trained model is nearly always smaller

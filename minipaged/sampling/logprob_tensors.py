@@ -10,10 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from minipaged.sampling.columns import column
 from minipaged.sampling.filters import largest_entries
 from minipaged.sampling.logprobs import TokenLogprobs
-from minipaged.transfer import Queued, queued_together
+from minipaged.transfer import Queued, column, queued_together
 
 ELEMENTS_AT_ONCE = 2**23
 """Entries of `[rows, vocab]` worked on at once, so that intermediate results stay under about 200 MB."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from minipaged.sampling.columns import column, positive_column
+from minipaged.transfer import column, positive_column
 
 
 def ban_tokens(logits: Tensor, banned: Sequence[Sequence[int]]) -> None:

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minipaged.sampling.columns import column
 from minipaged.sampling.draw import draw
 from minipaged.sampling.filters import keep_min_p, keep_top_k, keep_top_p, scale_by_temperature
 from minipaged.sampling.logprob_tensors import gather_logprobs, row_chunks, unpack_logprobs
 from minipaged.sampling.logprobs import TokenLogprobs
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.penalties import ban_tokens, penalise
-from minipaged.transfer import Int64s, Queued, queued_together
+from minipaged.transfer import Int64s, Queued, column, queued_together
 
 NO_TOKEN = -1
 """The token id of a row in which nothing could be sampled."""

@@ -1,5 +1,5 @@
 """BlockManager's three methods: append, fork, free. The paper's own examples are in
-`test_paper_figures.py`."""
+`test_paper_block_numbers.py`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`fork`, `append` and `free` on a list and on a `BlockTable`, and where the engine takes them from.
 
-Whole sequences are in `test_block_manager.py`, the paper's figures in `test_paper_figures.py`.
+Whole sequences are in `test_block_manager.py`, the paper's figures in `test_paper_block_numbers.py`.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def test_steps_that_are_no_decodes_run_eagerly(nano_gqa: Pair) -> None:
 def test_a_batch_beyond_the_largest_bucket_runs_eagerly(
     nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minipaged.runner.buckets.LARGEST_BUCKET", 2)
+    monkeypatch.setattr("minipaged.runner.decode_graphs.LARGEST_BUCKET", 2)
     capture = Rerun()
     engine = make(nano_gqa, capture)
     for output in run(engine, PROMPTS[:3], [greedy(4), greedy(3), greedy(2)], after_step=spoil):

@@ -7,7 +7,7 @@ import torch
 from minipaged import LLMEngine, SamplingParams
 from minipaged.loading.loader import LoadedModel
 from tests.engine.driving import assert_all_free, drain, greedy, make_engine
-from tests.kv.test_paper_figures import blocks, counts, hand_out
+from tests.kv.test_paper_block_numbers import blocks, counts, hand_out
 
 PROMPT = [4, 8, 15, 16, 23, 9, 2]
 

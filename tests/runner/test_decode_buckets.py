@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minipaged.runner.buckets import LARGEST_BUCKET, decode_buckets
+from minipaged.runner.decode_graphs import LARGEST_BUCKET, decode_buckets
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The examples of FACTS 3 on the real BlockManager, block number by block number.
+"""The examples of section 4 of the paper on the real BlockManager, block number by block number.
 
 The paper draws blocks wherever it likes; our pool hands them out in the order of its free queue. So
 each example first puts the queue into the order in which the paper takes them. One number has to
