@@ -1,5 +1,6 @@
-"""Attention. `layout` says what a KV layout is to the model; `paged`, `contiguous` and `uncached` are the
-three there are.
+"""Attention over a paged KV cache.
 
-Over a paged KV cache: `metadata` says how a step is laid out, `reference` is the readable version and
-the oracle, the others are fast; `backend` chooses. `one_sequence` is for the other two layouts."""
+To read in this order: `metadata` (how a step is laid out, and what a backend is), `reference` (the readable
+version, and the oracle of the others), `paged_layout` (how a step's keys and values are written and read),
+`layout` (what any KV layout is to the model), `backend` (which attention an engine runs with).
+"""

@@ -1,0 +1,1 @@
+"""The command `minipaged`: `main` finds the subcommand; each subcommand is a module of its name."""

@@ -12,11 +12,10 @@ PagedAttention", SOSP 2023, arXiv 2309.06180. "vLLM" is vLLM v1.
 - *prefix id*: a number for everything up to the end of a cached block.
 
 To read in this order: `size` (how many bytes, how many blocks), `block_table` (where a token is),
-`free_queue` and `block_pool` (who holds a block), `manager` (what the scheduler asks for) and
-`block_manager` (giving sequences their blocks), `prefix_hash` and `prefix` (finding blocks again),
-`cache` (the tensors).
+`free_queue` and `block_pool` (who holds a block), `copy_on_write` (sharing blocks), `manager` (what the
+scheduler asks for) and `block_manager` (giving sequences their blocks), `prefix_hash` and `prefix_cache`
+(finding blocks again), `swap` (blocks in CPU memory), `cache` (the tensors). `breakdown` and `block_usage`
+count what a layout does with its memory.
 
-The contiguous baseline, which has no blocks: `region_allocator` (what it needs), `first_fit` and
-`buddy` (two that give it), `reserve` (how much a request asks for), `contiguous` (giving sequences their
-regions). `uncached` is the engine without a cache. `breakdown` says what a layout does with its slots.
+The layouts without blocks are in `minipaged/baseline/`.
 """

@@ -1,1 +1,4 @@
-"""The language model: its shape, its arithmetic, its weights and its tokenizer."""
+"""The language model in plain PyTorch: `decoder`, `layer`, `leaves`, `rope`, `config`; and its `tokenizer`.
+
+`tiny/` is the model that comes with the package.
+"""
