@@ -6,21 +6,27 @@ The hooks and fixtures are in `minipaged/course/pytest_plugin.py`.
 from minipaged.course.pytest_plugin import (
     code,
     pytest_addoption,
+    pytest_cmdline_main,
     pytest_collection_modifyitems,
     pytest_configure,
+    pytest_enter_pdb,
     pytest_report_teststatus,
     pytest_runtest_call,
     pytest_runtest_makereport,
+    pytest_runtest_setup,
     resolved,
 )
 
 __all__ = [
     "code",
     "pytest_addoption",
+    "pytest_cmdline_main",
     "pytest_collection_modifyitems",
     "pytest_configure",
+    "pytest_enter_pdb",
     "pytest_report_teststatus",
     "pytest_runtest_call",
     "pytest_runtest_makereport",
+    "pytest_runtest_setup",
     "resolved",
 ]

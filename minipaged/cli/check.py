@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from minipaged.cli.streams import remark, stdout_console
+from minipaged.cli.waiting import shown_meanwhile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +48,11 @@ def run(args: argparse.Namespace) -> int:
 def _check(number: str, impl: str | None, *, warm: bool) -> bool:
     from minipaged.course.checks import check_numbered
 
-    report = check_numbered(number, impl, warm=warm)
+    with shown_meanwhile() as look:
+        report = check_numbered(number, impl, warm=warm, look=look)
     stdout_console().print(report)
+    if report.remark:
+        remark(report.remark)
     return report.passed
 
 

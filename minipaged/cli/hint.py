@@ -34,7 +34,10 @@ def run(args: argparse.Namespace) -> int:
         f"{exercise.number} {', '.join(exercise.names)}, hint {level} of {len(hints)}", style="bold"
     )
     console.print(Markdown(hints[level - 1]))
-    note_shown(exercise.number, level)
+    try:
+        note_shown(exercise.number, level)
+    except OSError as error:
+        remark(f"The next hint will be this one again: it cannot be noted that you saw it ({error})")
     if level < NUM_LEVELS:
         remark(f"The next one: minipaged hint {exercise.number}")
     else:

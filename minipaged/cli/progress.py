@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from minipaged.cli.streams import remark, stdout_console
+from minipaged.cli.streams import stdout_console
+from minipaged.cli.waiting import readers_progress
 
 CHECKING = "Checking what has changed. The first time, half a minute or so: the engine's loops are compiled …"
-"""Nothing is printed for as long as that takes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,10 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check what has changed, and draw everything."""
-    from minipaged.course.progress import next_exercise, progress
+    from minipaged.course.progress import next_exercise
     from minipaged.course.progress_view import ProgressView
 
-    found = progress(before=lambda chapters: remark(CHECKING))
+    found = readers_progress(CHECKING)
     console = stdout_console()
     console.print(ProgressView(found))
     exercise = next_exercise(found)

@@ -24,14 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Reset one file. 1 if the answer was no."""
     from minipaged.course import folders, registry
-    from minipaged.course.generate import stub_of
+    from minipaged.course.generate import is_untouched, stub_of
 
     chapter = registry.chapter(args.chapter)
     path = folders.exercise_file(chapter)
     stub = stub_of(chapter)
     console = stdout_console()
     shown = folders.shown(path)
-    if path.is_file() and path.read_text(encoding="utf-8") == stub:
+    if path.is_file() and is_untouched(chapter):
         console.print(f"{shown} is untouched: there is nothing to reset.", soft_wrap=True)
         return 0
     if path.is_file():

@@ -7,6 +7,7 @@ import argparse
 from minipaged.cli.questions import confirmed
 from minipaged.cli.source_code import print_source
 from minipaged.cli.streams import remark, stdout_console
+from minipaged.cli.waiting import readers_progress
 
 EXIT_NOT_SHOWN = 1
 
@@ -21,15 +22,12 @@ def run(args: argparse.Namespace) -> int:
     """Show the solution. 1 if the answer was no."""
     from minipaged.course import folders, registry, stubs
     from minipaged.course.implementation import implementation
-    from minipaged.course.progress import progress
 
     exercise = registry.exercise(args.exercise)
     chapter = registry.chapter(exercise.chapter)
     console = stdout_console()
     if not args.yes:
-        ((_, results),) = progress(
-            [chapter], before=lambda _: remark("Checking whether you have solved it …")
-        )
+        ((_, results),) = readers_progress("Checking whether you have solved it …", [chapter])
         solved = any(each.exercise == exercise and each.state == "pass" for each in results)
         question = f"{exercise.number} is not solved yet. Show the solution all the same?"
         if not solved and not confirmed(question, yes=False):

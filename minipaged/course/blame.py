@@ -11,6 +11,8 @@ from minipaged.course.calls import Call
 from minipaged.course.chapter import Exercise
 from minipaged.course.expect import Wrong
 from minipaged.course.implementation import Implementation
+from minipaged.course.results import WHOLE_FILE
+from minipaged.course.time_limit import StoppedError
 
 
 def to_blame(
@@ -54,6 +56,24 @@ def _among(exercise: Exercise, words: set[str]) -> tuple[str, ...]:
     return named or tuple(name for name in exercise.names if name.partition(".")[0] in words)
 
 
+def is_of_the_file(code: Implementation, error: BaseException) -> bool:
+    """Whether an error keeps the whole checked file from use: it is not Python, or its import failed."""
+    if isinstance(error, SyntaxError):
+        return error.filename == str(code.path)
+    if isinstance(error, StoppedError) and error.whole_file:
+        return True
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(each.co_filename == str(code.path) and each.co_name == WHOLE_FILE for each in frames)
+
+
+def innermost(code: Implementation, error: BaseException) -> str:
+    """The function of the checked file that was running when the error came, as `Class.method`; empty if
+    none was."""
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [each.co_qualname for each in frames if each.co_filename == str(code.path)]
+    return names[-1].partition(".<locals>")[0] if names else ""
+
+
 def raised_inside(exercise: Exercise, code: Implementation, error: BaseException) -> bool:
     """Whether an error comes out of one of the exercise's functions, and not out of its test."""
     return any(
@@ -74,7 +94,7 @@ def needed(exercise: Exercise, code: Implementation, called: Collection[str] = (
     if code.name == "engine":
         return ()
     try:
-        used = stubs.names_behind(code.path.read_text(encoding="utf-8"), {*exercise.names, *called})
+        used = stubs.names_behind(code.source(), {*exercise.names, *called})
     except SyntaxError:
         return ()
     order = [each.number for each in code.chapter.exercises]

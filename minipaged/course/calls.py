@@ -57,15 +57,23 @@ class WatchedModule(ModuleType):
 
     Calls from inside the module are not noted: the test's own call is the case. Within one test, that is:
     `forget` begins anew.
+
+    Args:
+        module: the module.
+        names: of its functions, classes and methods.
+        before: called with the name before each call that is noted; what it raises, the call raises.
     """
 
     last_call: Call | None
     called: set[str]
     """The names of the functions and methods that were called."""
 
-    def __init__(self, module: ModuleType, names: Collection[str]) -> None:
+    def __init__(
+        self, module: ModuleType, names: Collection[str], before: Callable[[str], None] | None = None
+    ) -> None:
         super().__init__(module.__name__, module.__doc__)
         self.__dict__.update(module.__dict__)
+        self._before = before
         self.last_call = None
         self.called = set()
         self._is_inside = False  # of a call that is noted
@@ -100,6 +108,8 @@ class WatchedModule(ModuleType):
         self.last_call, self._is_inside = call, True
         self.called.add(call.name)
         try:
+            if self._before is not None:
+                self._before(call.name)
             yield call
         finally:
             self._is_inside = False

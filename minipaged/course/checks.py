@@ -12,10 +12,13 @@ from pathlib import Path
 from minipaged.course import folders, registry
 from minipaged.course.chapter import Chapter, chapter_of
 from minipaged.course.implementation import implementation
-from minipaged.course.remembered import digest_of, remember, remembered
+from minipaged.course.journal import read_journal
+from minipaged.course.remembered import digest_of, not_remembered, remember, remembered
 from minipaged.course.report_view import CheckReport
-from minipaged.course.results import TestResult, by_exercise, read_results
-from minipaged.course.warm import Request, run_warm
+from minipaged.course.results import TestResult, by_exercise
+from minipaged.course.waiting import Look
+from minipaged.course.warm import Request, WarmProcessDiedError, begin_warm
+from minipaged.course.watched import Process, Spawned, run_watched
 from minipaged.errors import CourseError
 
 _RAN = (0, 1)  # pytest's exit codes: all passed, some failed
@@ -27,7 +30,12 @@ def default_impl() -> str:
 
 
 def run_tests(
-    chapters: Sequence[Chapter], impl: str = "mine", exercise: str | None = None, *, warm: bool = False
+    chapters: Sequence[Chapter],
+    impl: str = "mine",
+    exercise: str | None = None,
+    *,
+    warm: bool = False,
+    look: Look | None = None,
 ) -> list[TestResult]:
     """Run the tests of some chapters.
 
@@ -36,43 +44,61 @@ def run_tests(
         impl: as for `implementation`.
         exercise: only the tests of this one, and of those before it that its functions call.
         warm: whether more runs will come, so that a process is kept for them: see `warm.py`.
+        look: called meanwhile, with the test that runs.
 
     Raises:
         CourseError: there is no such code to check, or the tests could not be run.
     """
     for chapter in chapters:
         implementation(chapter, impl)
+    arguments = ["-q", "-p", "no:cacheprovider", "--impl", impl]
+    arguments += [] if exercise is None else ["--exercise", exercise, "--with-needed"]
+    arguments += [str(folders.chapter_folder(chapter)) for chapter in chapters]
     with tempfile.TemporaryDirectory() as temporary:
-        results = Path(temporary) / "results.jsonl"
-        arguments = ["-q", "-p", "no:cacheprovider", "--impl", impl, "--chapter-results", str(results)]
-        arguments += [] if exercise is None else ["--exercise", exercise, "--with-needed"]
-        arguments += [str(folders.chapter_folder(chapter)) for chapter in chapters]
-        code, said = _pytest(arguments, Path(temporary) / "output.txt", warm=warm)
-        if code not in _RAN or not results.is_file():
+        run = _Run(arguments, Path(temporary))
+        try:
+            code = run_watched(run.begin_warm if warm else run.spawn, run.journal, impl, look)
+        except WarmProcessDiedError:
+            run = _Run(arguments, Path(temporary, "again"))
+            code = run_watched(run.spawn, run.journal, impl, look)
+        if code not in _RAN or not run.journal.is_file():
             ended = f"was killed by signal {-code}" if code < 0 else "says"
+            said = run.output.read_text(encoding="utf-8", errors="replace").strip()
             raise CourseError(f"the tests could not be run; pytest {ended}: {said[-600:] or 'nothing'}")
-        return read_results(results)
+        return list(read_journal(run.journal).results)
 
 
-def _pytest(arguments: Sequence[str], output: Path, *, warm: bool) -> tuple[int, str]:
-    """Its exit code, and what it said."""
-    root = str(folders.root())
-    code = run_warm(Request(arguments, root, str(output), dict(os.environ))) if warm else None
-    if code is None:
-        with output.open("wb") as stream:
-            code = subprocess.run(
-                [sys.executable, "-m", "pytest", *arguments],
-                cwd=root,
+class _Run:
+    """How pytest is called, and where it writes."""
+
+    def __init__(self, arguments: Sequence[str], folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self.journal = folder / "journal.jsonl"
+        self.output = folder / "output.txt"
+        self._arguments = [*arguments, "--chapter-results", str(self.journal)]
+        self._root = str(folders.root())
+
+    def begin_warm(self) -> Process:
+        """In a process that has imported much, where there is one."""
+        request = Request(self._arguments, self._root, str(self.output), dict(os.environ))
+        return begin_warm(request) or self.spawn()
+
+    def spawn(self) -> Process:
+        """In a new process."""
+        with self.output.open("wb") as stream:
+            return Spawned(
+                [sys.executable, "-m", "pytest", *self._arguments],
+                cwd=self._root,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
-                check=False,
-            ).returncode
-    return code, output.read_text(encoding="utf-8", errors="replace").strip()
+            )
 
 
-def check_numbered(number: str, impl: str | None = None, *, warm: bool = False) -> CheckReport:
-    """Check a chapter, `"4"`, or an exercise, `"4.2"`. `warm` is as for `run_tests`.
+def check_numbered(
+    number: str, impl: str | None = None, *, warm: bool = False, look: Look | None = None
+) -> CheckReport:
+    """Check a chapter, `"4"`, or an exercise, `"4.2"`. `warm` and `look` are as for `run_tests`.
 
     Raises:
         CourseError: there is none of that number.
@@ -83,13 +109,17 @@ def check_numbered(number: str, impl: str | None = None, *, warm: bool = False) 
         raise CourseError(f"{number!r} is neither a chapter, as in 4, nor an exercise, as in 4.2")
     chapter = registry.chapter(int(number) if exercise is None else chapter_of(number))
     digest = digest_of(chapter)
-    results = run_tests([chapter], chosen, exercise, warm=warm)
+    results = run_tests([chapter], chosen, exercise, warm=warm, look=look)
+    remark = ""
     if chosen == "mine":
         own = results if exercise is None else [each for each in results if each.exercise == exercise]
-        _remember(chapter, own, exercise, digest)
+        try:
+            _remember(chapter, own, exercise, digest)
+        except OSError as error:
+            remark = not_remembered(error)
     grouped = by_exercise(chapter, results)
     shown = [each for each in grouped if exercise in (None, each.exercise and each.exercise.number)]
-    return CheckReport(chapter, chosen, tuple(shown))
+    return CheckReport(chapter, chosen, tuple(shown), remark)
 
 
 def _remember(chapter: Chapter, results: list[TestResult], exercise: str | None, digest: str) -> None:

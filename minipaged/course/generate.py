@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from minipaged.course import folders, registry
 from minipaged.course.chapter import Chapter
 from minipaged.course.interview import interview_page
+from minipaged.course.source_text import read_source
 from minipaged.course.stubs import make_stub
 from minipaged.errors import MinipagedError
 
@@ -29,15 +30,27 @@ def stub_of(chapter: Chapter) -> str:
     return make_stub(folders.solution_text(chapter))
 
 
+def is_untouched(chapter: Chapter) -> bool:
+    """Whether the exercise file is as it was in the beginning, however an editor has saved it.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    try:
+        return read_source(folders.exercise_file(chapter)) == stub_of(chapter)
+    except SyntaxError:
+        return False
+
+
 def out_of_step(chapter: Chapter, kinds: Sequence[str] = KINDS) -> list[str]:
     """What differs from its source, in words. The reader's own work in `exercises/` does as well."""
     found = []
-    for kind, path, wanted in (
-        ("stubs", folders.exercise_file(chapter), stub_of),
-        ("interview", folders.interview_file(chapter), interview_page),
-    ):
-        if kind in kinds and (not path.is_file() or path.read_text(encoding="utf-8") != wanted(chapter)):
-            found.append(f"{folders.shown(path)} is not what its source gives")
+    exercises, interview = folders.exercise_file(chapter), folders.interview_file(chapter)
+    if "stubs" in kinds and not (exercises.is_file() and is_untouched(chapter)):
+        found.append(f"{folders.shown(exercises)} is not what its source gives")
+    page = interview_page(chapter) if "interview" in kinds else ""
+    if page and not (interview.is_file() and interview.read_text(encoding="utf-8") == page):
+        found.append(f"{folders.shown(interview)} is not what its source gives")
     if "notebooks" in kinds:
         from minipaged.course.notebooks import differences
 

@@ -11,6 +11,7 @@ from types import ModuleType
 
 from minipaged.course import folders, stubs
 from minipaged.course.chapter import Chapter, Exercise
+from minipaged.course.source_text import read_source
 from minipaged.errors import CourseError
 
 IMPLEMENTATIONS = ("mine", "solutions", "engine")
@@ -44,6 +45,14 @@ class Implementation:
             return importlib.import_module(_engine_module(self.chapter))
         return load_file(self.path, f"{self.path.parent.name}.{self.chapter.stem}")
 
+    def source(self) -> str:
+        """The file's text.
+
+        Raises:
+            SyntaxError: Python could not read it; see `read_source`.
+        """
+        return read_source(self.path)
+
     def written(self) -> frozenset[str]:
         """The exercises of the chapter that no longer raise `NotYet`: right or wrong.
 
@@ -53,7 +62,7 @@ class Implementation:
         numbers = {exercise.number for exercise in self.chapter.exercises}
         if self.is_complete:
             return frozenset(numbers)
-        return frozenset(numbers - stubs.unwritten(self.path.read_text(encoding="utf-8")).keys())
+        return frozenset(numbers - stubs.unwritten(self.source(), str(self.path)).keys())
 
     def unwritten(self, exercise: Exercise) -> tuple[str, ...]:
         """The functions of an exercise that still raise `NotYet`, in order; none if the file is not
@@ -61,7 +70,7 @@ class Implementation:
         if self.is_complete:
             return ()
         try:
-            missing = stubs.unwritten(self.path.read_text(encoding="utf-8")).get(exercise.number, [])
+            missing = stubs.unwritten(self.source()).get(exercise.number, [])
         except SyntaxError:
             return ()
         return tuple(name for name in exercise.names if name in missing)
@@ -71,9 +80,13 @@ class Implementation:
         return 0 < len(self.unwritten(exercise)) < len(exercise.names)
 
     def where(self, exercise: Exercise, name: str | None = None) -> str:
-        """File and line of an exercise, or of that function of it, to be shown."""
-        source = self.path.read_text(encoding="utf-8")
-        return f"{folders.shown(self.path)}:{stubs.line_of(source, name or exercise.name)}"
+        """File and line of an exercise, or of that function of it, to be shown; in a file that is not
+        Python, of the error."""
+        try:
+            line = stubs.line_of(self.source(), name or exercise.name)
+        except SyntaxError as error:
+            line = error.lineno
+        return folders.shown(self.path) if line is None else f"{folders.shown(self.path)}:{line}"
 
 
 def implementation(chapter: Chapter, name: str) -> Implementation:
@@ -115,7 +128,7 @@ def load_file(path: Path, name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while it is being executed
     # Compiled here, and not by the loader: a file that is saved twice in a second is read twice.
-    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
+    exec(compile(read_source(path), str(path), "exec"), module.__dict__)
     return module
 
 

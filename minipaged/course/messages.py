@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 
 from minipaged.course import folders, raised
-from minipaged.course.blame import raised_inside
+from minipaged.course.blame import innermost, is_of_the_file, raised_inside
 from minipaged.course.calls import Call
 from minipaged.course.chapter import Chapter, Exercise
 from minipaged.course.expect import Wrong, show
 from minipaged.course.implementation import Implementation, implementation
 from minipaged.course.not_yet import NotYet
+from minipaged.course.time_limit import StoppedError
 from minipaged.errors import CourseError
 
 _LABEL_WIDTH = 10
@@ -56,6 +56,7 @@ def wrong_text(
     blamed: tuple[str, ...] = (),
     printed: str = "",
     call: Call | None = None,
+    place: tuple[str, int] | None = None,
 ) -> str:
     """Some lines for a test that failed: the case, expected, got, rule, state, smallest, next.
 
@@ -67,7 +68,10 @@ def wrong_text(
         blamed: which of the exercise's functions failed, of `to_blame`; without any, all of them.
         printed: what the code has printed.
         call: the last one that the test made, if it made any: the case of code that raises.
+        place: file and line where it was, if the error does not say.
     """
+    if is_of_the_file(code, error):
+        return _of_the_file(code, error, place, printed)
     if exercise is None:
         heading = f"wrong  chapter {code.chapter.number}, your code in the engine"
     else:
@@ -79,11 +83,10 @@ def wrong_text(
     if isinstance(error, Wrong):
         lines += _field("case", error.case) + _field("expected", error.expected)
         lines += _field("got", error.got) + _field("rule", error.rule) + _field("state", error.state)
-    elif isinstance(error, SyntaxError):
-        lines += _field("raised", f"{type(error).__name__}: {error.msg}")
-        lines += _field("at", f"{folders.shown(Path(error.filename or '?'))}:{error.lineno}")
     elif call is not None:
         lines += _of_a_call(call, code, error)
+    elif place is not None:
+        lines += [*_why(error), *_field("at", raised.line_at(*place))]
     else:
         lines += _in_the_engine(code, error)
     lines += _field("smallest", _smallest(error))
@@ -93,6 +96,20 @@ def wrong_text(
     return "\n".join(lines)
 
 
+def _of_the_file(
+    code: Implementation, error: BaseException, place: tuple[str, int] | None, printed: str
+) -> str:
+    """The file is not Python, or cannot be imported: the same text for all of its exercises."""
+    if isinstance(error, SyntaxError):
+        why = _field("raised", f"{type(error).__name__}: {error.msg}")
+        place = None if error.lineno is None else (str(code.path), error.lineno)
+    else:
+        why = _why(error)
+    at = raised.place_of(error, code, None) if place is None else raised.line_at(*place)
+    heading = f"wrong  {folders.shown(code.path)}: nothing in it can be checked"
+    return "\n".join([heading, *why, *_field("at", at), *_field("printed", printed.strip())])
+
+
 def _of_a_call(call: Call, code: Implementation, error: BaseException) -> list[str]:
     """It raised; or the test did, which could not go on with what was returned."""
     try:
@@ -100,11 +117,11 @@ def _of_a_call(call: Call, code: Implementation, error: BaseException) -> list[s
     except CourseError:  # a copy of the repository without the solutions
         expected = ""
     lines = _field("case", raised.case_of(call)) + _field("expected", expected)
-    said = raised.one_line(error)
-    if call.has_returned:
+    remark = ""
+    if call.has_returned and not (isinstance(error, StoppedError) and innermost(code, error)):
         lines += _field("got", show(call.result))
-        said += ", in the test: it cannot go on with what it got"
-    lines += _field("raised", said) + _field("at", raised.place_of(error, code, call))
+        remark = ", in the test: it cannot go on with what it got"
+    lines += _why(error, remark) + _field("at", raised.place_of(error, code, call))
     return [
         *lines,
         *_field("rule", raised.rule_of(call.function)),
@@ -114,13 +131,20 @@ def _of_a_call(call: Call, code: Implementation, error: BaseException) -> list[s
 
 def _in_the_engine(code: Implementation, error: BaseException) -> list[str]:
     """It raised where no test called it: in the engine, or when the file was imported."""
-    lines = _field("raised", raised.one_line(error)) + _field("at", raised.place_of(error, code, None))
+    lines = _why(error) + _field("at", raised.place_of(error, code, None))
     frame = raised.call_in_engine(error, code)
     exercise = None if frame is None else code.chapter.exercise_of(frame.f_code.co_qualname)
     if frame is None or exercise is None:
         return lines
     small = f"minipaged check {exercise.number} has smaller cases; make those pass first"
     return [*_field("case", raised.case_in_engine(frame)), *lines, *_field("next", small)]
+
+
+def _why(error: BaseException, remark: str = "") -> list[str]:
+    """What it raised; of a test that was stopped, why."""
+    if isinstance(error, StoppedError):
+        return _field("stopped", f"{error}{remark}")
+    return _field("raised", f"{raised.one_line(error)}{remark}")
 
 
 def _field(label: str, text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Unpack
 
@@ -14,6 +15,7 @@ from minipaged.course.checks import check_numbered, default_impl
 from minipaged.course.implementation import Implementation, implementation
 from minipaged.course.report_view import CheckReport
 from minipaged.course.seams import ResolvedParts, resolve
+from minipaged.course.waiting import every_ten_seconds
 from minipaged.errors import CourseError
 from minipaged.options import EngineOptions
 
@@ -72,7 +74,10 @@ def check(number: str | int) -> CheckReport:
     Raises:
         CourseError: there is none of that number.
     """
-    return check_numbered(str(number), warm=True)
+    report = check_numbered(str(number), warm=True, look=every_ten_seconds(sys.stderr))
+    if report.remark:
+        print(report.remark, file=sys.stderr)
+    return report
 
 
 def bug(chapter: int, name: str) -> ModuleType:

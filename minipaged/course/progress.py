@@ -7,18 +7,24 @@ from collections.abc import Callable, Sequence
 from minipaged.course import registry
 from minipaged.course.chapter import Chapter, Exercise
 from minipaged.course.checks import run_tests
-from minipaged.course.remembered import digest_of, remember, remembered
+from minipaged.course.remembered import digest_of, not_remembered, remember, remembered
 from minipaged.course.results import ExerciseResult, by_exercise
+from minipaged.course.waiting import Look
 
 
 def progress(
-    chapters: Sequence[Chapter] | None = None, before: Callable[[Sequence[Chapter]], None] | None = None
+    chapters: Sequence[Chapter] | None = None,
+    before: Callable[[Sequence[Chapter]], None] | None = None,
+    look: Look | None = None,
+    unsaved: Callable[[str], None] | None = None,
 ) -> list[tuple[Chapter, list[ExerciseResult]]]:
     """The reader's results in these chapters, or in all.
 
     Args:
         chapters: which; all, if not given.
         before: called with the chapters whose tests must be run, before that is done.
+        look: called while they run, with the test that does.
+        unsaved: called with a line, if the results cannot be remembered.
 
     Raises:
         CourseError: the tests could not be run.
@@ -29,12 +35,18 @@ def progress(
     if changed:
         if before is not None:
             before(changed)
+        problem = ""
         digests = {chapter.number: digest_of(chapter) for chapter in changed}
-        found = run_tests(changed)
+        found = run_tests(changed, look=look)
         for chapter in changed:
             results = [result for result in found if result.chapter == chapter.number]
-            remember(chapter, results, digests[chapter.number])
+            try:
+                remember(chapter, results, digests[chapter.number])
+            except OSError as error:
+                problem = not_remembered(error)
             known[chapter.number] = results
+        if problem and unsaved is not None:
+            unsaved(problem)
     return [(chapter, by_exercise(chapter, known[chapter.number] or [])) for chapter in chosen]
 
 

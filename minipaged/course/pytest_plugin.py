@@ -8,7 +8,8 @@ the parts made of them as `resolved`.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -16,18 +17,24 @@ import hypothesis
 import pytest
 
 from minipaged.course import registry
-from minipaged.course.blame import needed, to_blame
+from minipaged.course.blame import needed
+from minipaged.course.by_hand import run_watched_pytest, runs_by_itself
 from minipaged.course.calls import WatchedModule
-from minipaged.course.chapter import Chapter, Exercise
 from minipaged.course.folders import root
 from minipaged.course.implementation import Implementation, implementation
-from minipaged.course.messages import todo_engine_line, todo_line, wrong_text
-from minipaged.course.not_yet import NotYet
-from minipaged.course.reporter import PROPERTY, Reporter, result_of
-from minipaged.course.results import TestResult
+from minipaged.course.outcome import (
+    chapter_at,
+    impl_of,
+    number_of,
+    place_of,
+    result_of,
+    watched_by,
+)
+from minipaged.course.reporter import PROPERTY, Reporter, result_in
+from minipaged.course.results import WHOLE_FILE
 from minipaged.course.seams import ResolvedParts, resolve, seams
-from minipaged.course.time_limit import time_limit
-from minipaged.errors import CourseError
+from minipaged.course.time_limit import SECONDS, StoppedError, default_seconds
+from minipaged.course.timekeeper import Timekeeper
 
 hypothesis.settings.register_profile(
     "course",  # the same examples each time, and one failure: the smallest
@@ -37,6 +44,8 @@ hypothesis.settings.register_profile(
     max_examples=60,
     report_multiple_bugs=False,
 )
+
+_TIMEKEEPER = pytest.StashKey[Timekeeper]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,14 +63,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="with --exercise: also the tests of earlier ones that its functions call",
     )
     group.addoption("--chapter-report", action="store_true", help="end with a table of the exercises")
-    group.addoption("--chapter-results", type=Path, metavar="FILE", help="write the results, as JSON lines")
+    group.addoption(
+        "--chapter-results",
+        type=Path,
+        metavar="FILE",
+        help="write the results as they come: see minipaged/course/journal.py; goes on with what is in it",
+    )
     group.addoption(
         "--test-seconds",
-        type=int,
-        default=60,
+        type=float,
+        default=default_seconds(),
         metavar="S",
-        help="a test that takes longer is wrong (default 60)",
+        help=f"a test that takes longer is wrong; 0 for no limit (default: {SECONDS}, or 60)",
     )
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """A run that somebody started by hand is a process that watches another one: see `by_hand.py`."""
+    return None if runs_by_itself(config) else run_watched_pytest(config)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,24 +90,29 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line("markers", "in_engine: the chapter's code in the real engine")
     hypothesis.settings.load_profile("course")
+    config.stash[_TIMEKEEPER] = Timekeeper(config)
     if not hasattr(config, "workerinput"):  # with pytest-xdist: in the process that reports
-        config.pluginmanager.register(Reporter(config), "minipaged-course-reporter")
+        config.pluginmanager.register(
+            Reporter(config, config.stash[_TIMEKEEPER]), "minipaged-course-reporter"
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("--exercise")
     ours = [item for item in items if item.path.is_relative_to(root() / "chapters")]
     for item in ours:
-        _place_of(item)  # fails early, if a test belongs to nothing
+        place_of(item)  # fails early, if a test belongs to nothing
+    out = [item for item in ours if config.stash[_TIMEKEEPER].has_result(item)]
     if wanted is not None:
         kept = {wanted}
         exercise = registry.exercise(wanted)
         if config.getoption("--with-needed"):
-            source = implementation(registry.chapter(exercise.chapter), _impl(config))
+            source = implementation(registry.chapter(exercise.chapter), impl_of(config))
             for name in needed(exercise, source):
                 earlier = source.chapter.exercise_of(name)
                 kept |= set() if earlier is None else {earlier.number}
-        out = [item for item in ours if _number_of(item) not in kept]
+        out += [item for item in ours if number_of(item) not in kept]
+    if out:
         items[:] = [item for item in items if item not in out]
         config.hook.pytest_deselected(items=out)
 
@@ -96,38 +120,70 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 # What a test gets
 
 
-def _impl(config: pytest.Config) -> str:
-    return str(config.getoption("--impl"))
-
-
 def _implementation(request: pytest.FixtureRequest) -> Implementation:
-    return implementation(_chapter_of(request.path), _impl(request.config))
+    return implementation(chapter_at(request.path), impl_of(request.config))
+
+
+class _NotLoadedError(Exception):
+    """There is no code to check, because of the cause. Pytest does not go on well after a fixture that raises
+    what is no `Exception`."""
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    try:
+        yield
+    except StoppedError as error:
+        raise _NotLoadedError from error
 
 
 @pytest.fixture(scope="module")
 def code(request: pytest.FixtureRequest) -> ModuleType:
     """The module with the functions to check; it notes what it is asked."""
     source = _implementation(request)
+    stopped = request.config.stash[_TIMEKEEPER].stopped
     names = [name for exercise in source.chapter.exercises for name in exercise.names]
-    return WatchedModule(source.load(), names)
+    with _loading():
+        stopped.refuse(source, [WHOLE_FILE])
+        return WatchedModule(source.load(), names, before=lambda name: stopped.refuse(source, [name]))
 
 
 @pytest.fixture
 def resolved(request: pytest.FixtureRequest) -> ResolvedParts:
     """The engine's parts, made of the chapter's code where that is written."""
-    return resolve([_implementation(request)])
+    source = _implementation(request)
+    stopped = request.config.stash[_TIMEKEEPER].stopped
+    with _loading():
+        stopped.refuse(source, [WHOLE_FILE])
+        in_engine = source.written() & {seam.exercise for seam in seams(source.chapter)}
+        stopped.refuse(source, [name for number in in_engine for name in registry.exercise(number).names])
+        return resolve([source])
 
 
 # What becomes of it
 
 
+@pytest.hookimpl(wrapper=True, trylast=True)  # within pytest's own, which tidy up after a test
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    timekeeper = item.config.stash[_TIMEKEEPER]
+    _, exercise = place_of(item)
+    if timekeeper.stopped.has(exercise):
+        pytest.skip(f"another test of {number_of(item)} did not come to its end")
+    with timekeeper.watching(item):
+        return (yield)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    watched = _watched_by(item)
+    watched = watched_by(item)
     if watched is not None:
         watched.forget()
-    with time_limit(int(item.config.getoption("--test-seconds") or 0)):
+    with item.config.stash[_TIMEKEEPER].watching(item):
         return (yield)
+
+
+def pytest_enter_pdb(config: pytest.Config) -> None:
+    config.stash[_TIMEKEEPER].forget()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -137,8 +193,11 @@ def pytest_runtest_makereport(
     report = yield
     if report.skipped or (report.passed and report.when != "call"):
         return report
-    chapter, exercise = _place_of(item)
-    result = _result(item, chapter, exercise, None if call.excinfo is None else call.excinfo.value, report)
+    error = None if call.excinfo is None else call.excinfo.value
+    if isinstance(error, _NotLoadedError):
+        error = error.__cause__
+    result = result_of(item, error, report.capstdout)
+    item.config.stash[_TIMEKEEPER].stopped.note(result)
     report.user_properties.append((PROPERTY, result.to_json()))
     if result.state != "pass":
         report.longrepr = result.text
@@ -146,102 +205,22 @@ def pytest_runtest_makereport(
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    result = result_of(report)
+    result = result_in(report)
     if result is None or result.state == "pass":
         return None
     return (result.state, "t" if result.state == "todo" else "W", result.state.upper())
 
 
-def _result(
-    item: pytest.Item,
-    chapter: Chapter,
-    exercise: Exercise | None,
-    error: BaseException | None,
-    report: pytest.TestReport,
-) -> TestResult:
-    source = implementation(chapter, _impl(item.config))
-    watched = _watched_by(item)
-    call = None if watched is None else watched.last_call
-    found = getattr(item, "funcargs", {}).get("resolved")
-    blamed: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    if exercise is not None and error is not None:
-        blamed = to_blame(exercise, source, error, call, _about(item))
-        needs = needed(exercise, source, () if watched is None else watched.called)
-    elif isinstance(found, ResolvedParts):
-        needs = tuple(name for number in found.written for name in registry.exercise(number).names)
-    if error is None:
-        state, text = "pass", ""
-    elif isinstance(error, NotYet):
-        state = "todo"
-        if exercise is None:
-            text = todo_engine_line(chapter, [seam.exercise for seam in seams(chapter)])
-        else:
-            text = todo_line(exercise, source, error, blamed)
-    else:
-        state = "wrong"
-        text = wrong_text(
-            exercise, source, item.name, error, blamed=blamed, printed=report.capstdout, call=call
-        )
-    return TestResult(
-        chapter=chapter.number,
-        exercise=exercise.number if exercise is not None else "",
-        test=item.name,
-        line=item.location[1] or 0,
-        state=state,
-        text=text,
-        parts=tuple(found.table()) if isinstance(found, ResolvedParts) else (),
-        blamed=blamed,
-        needs=needs,
-    )
-
-
-def _watched_by(item: pytest.Item) -> WatchedModule | None:
-    code = getattr(item, "funcargs", {}).get("code")
-    return code if isinstance(code, WatchedModule) else None
-
-
-def _chapter_of(path: Path) -> Chapter:
-    return registry.chapter(int(path.parent.name))
-
-
-def _number_of(item: pytest.Item) -> str | None:
-    marker = item.get_closest_marker("exercise")
-    return None if marker is None else marker.args[0]
-
-
-def _about(item: pytest.Item) -> tuple[str, ...]:
-    """The functions that the test's marker names."""
-    marker = item.get_closest_marker("exercise")
-    return () if marker is None else marker.args[1:]
-
-
-def _place_of(item: pytest.Item) -> tuple[Chapter, Exercise | None]:
-    """The chapter of a test, and its exercise; `None` for the test in the engine.
-
-    Raises:
-        UsageError: it has neither marker, or names an exercise or a function that there is not.
-    """
-    chapter, number = _chapter_of(item.path), _number_of(item)
-    if number is None and item.get_closest_marker("in_engine") is None:
-        raise pytest.UsageError(f"{item.nodeid}: mark it with its exercise, or as in_engine")
-    try:
-        exercise = None if number is None else registry.exercise(number)
-    except CourseError as error:
-        raise pytest.UsageError(f"{item.nodeid}: {error}") from None
-    others = set(_about(item)) - set(exercise.names if exercise else ())
-    if others:
-        raise pytest.UsageError(f"{item.nodeid}: {number} has no {', '.join(sorted(others))}")
-    return chapter, exercise
-
-
 __all__ = [
     "code",
     "pytest_addoption",
+    "pytest_cmdline_main",
     "pytest_collection_modifyitems",
     "pytest_configure",
+    "pytest_enter_pdb",
     "pytest_report_teststatus",
     "pytest_runtest_call",
     "pytest_runtest_makereport",
+    "pytest_runtest_setup",
     "resolved",
 ]

@@ -46,9 +46,14 @@ def place_of(error: BaseException, code: Implementation, call: Call | None) -> s
     tests = [(each.filename, each.lineno or 0) for each in frames if each.filename.startswith(chapters)]
     if not (ours or tests):
         return ""
-    filename, number = (ours or tests)[-1]
+    return line_at(*(ours or tests)[-1])
+
+
+def line_at(filename: str, number: int) -> str:
+    """File, line and what stands there."""
     linecache.checkcache(filename)
-    return f"{folders.shown(Path(filename))}:{number}: {linecache.getline(filename, number).strip()}"
+    text = linecache.getline(filename, number).strip()
+    return f"{folders.shown(Path(filename))}:{number}{f': {text}' if text else ''}"
 
 
 def case_of(call: Call) -> str:

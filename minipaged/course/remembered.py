@@ -18,11 +18,19 @@ def remember(chapter: Chapter, results: Sequence[TestResult], digest: str) -> No
         chapter: whose.
         results: of the reader's own code.
         digest: of the files before the tests ran, so that one that was saved meanwhile is checked anew.
+
+    Raises:
+        OSError: they cannot be written; a copy of the repository may be there to be read alone.
     """
     folder = folders.state_folder()
     folder.mkdir(exist_ok=True)
     write_results(folder / f"{chapter.folder}.results.jsonl", results)
     (folder / f"{chapter.folder}.files.json").write_text(json.dumps(digest), encoding="utf-8")
+
+
+def not_remembered(error: OSError) -> str:
+    """What to say where the results cannot be kept: a line."""
+    return f"This result is not remembered ({error}): `next` and `progress` will check again."
 
 
 def remembered(chapter: Chapter) -> list[TestResult] | None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from minipaged.course.chapter import Chapter
-from minipaged.course.results import ExerciseResult, PartRow, State
+from minipaged.course.results import ExerciseResult, PartRow, State, texts_of
 
 _MARKS: dict[State, tuple[str, str]] = {
     "pass": ("✓", "green"),
@@ -30,11 +30,13 @@ class CheckReport(JupyterMixin):
         chapter: that was checked.
         impl: whose code.
         results: in order.
+        remark: a line beside the results: they could not be remembered.
     """
 
     chapter: Chapter
     impl: str
     results: tuple[ExerciseResult, ...]
+    remark: str = ""
 
     @property
     def passed(self) -> bool:
@@ -49,12 +51,11 @@ class CheckReport(JupyterMixin):
             yield parts_table(rows)
 
     def _texts(self) -> Iterator[RenderableType]:
-        for each in self.results:
-            for text in each.texts:
-                heading, _, rest = text.partition("\n")
-                yield Text(f"\n{heading}" if rest else heading, style=_MARKS[each.state][1], no_wrap=False)
-                if rest:
-                    yield Text(rest)
+        for each, text in texts_of(self.results):
+            heading, _, rest = text.partition("\n")
+            yield Text(f"\n{heading}" if rest else heading, style=_MARKS[each.state][1], no_wrap=False)
+            if rest:
+                yield Text(rest)
 
 
 def states_table(chapter: Chapter, results: Sequence[ExerciseResult]) -> Table:
@@ -72,10 +73,19 @@ def states_table(chapter: Chapter, results: Sequence[ExerciseResult]) -> Table:
             title += " (stretch)"
         state: str = each.state
         if each.state == "pass" and not each.is_done:
-            own, all_of_them = each.own_parts
-            style, state = _MARKS["todo"][1], f"pass, {own} of {all_of_them} parts yours"
+            mark, style = _MARKS["todo"]
+            state = f"pass, {_what_is_missing(each)}"
         table.add_row(Text(mark, style), number, Text(title), Text(state, style))
     return table
+
+
+def _what_is_missing(passing: ExerciseResult) -> str:
+    """Of the test in the engine, which passes with what there is."""
+    if passing.beside:
+        are = "is" if len(passing.beside) == 1 else "are"
+        return f"but {', '.join(passing.beside)} {are} wrong"
+    own, all_of_them = passing.own_parts
+    return f"{own} of {all_of_them} parts yours"
 
 
 def parts_table(rows: Sequence[PartRow]) -> Table:

@@ -8,31 +8,37 @@ from typing import TYPE_CHECKING
 import pytest
 
 from minipaged.course import registry
-from minipaged.course.results import TestResult, by_exercise, write_results
+from minipaged.course.results import TestResult, by_exercise, texts_of
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
+
+    from minipaged.course.timekeeper import Timekeeper
 
 PROPERTY = "minipaged.course"
 """The user property of a report that holds its result."""
 
 
 class Reporter:
-    """Collects the results of a session, and shows them at its end."""
+    """Collects the results of a session, and shows them at its end; with those of an earlier process, where
+    the session goes on from there."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, timekeeper: Timekeeper) -> None:
         self._config = config
-        self._results: list[TestResult] = []
+        self._timekeeper = timekeeper
+        self._results: list[TestResult] = list(timekeeper.before.results)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        result = result_of(report)
+        result = result_in(report)
         if result is not None:
             self._results.append(result)
+            self._timekeeper.found(result)
 
-    def pytest_sessionfinish(self) -> None:
-        path = self._config.getoption("--chapter-results")
-        if path is not None:
-            write_results(path, self._results)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        passed = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if self._timekeeper.before.results and session.exitstatus in passed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED  # one was stopped, or nothing had to go on
+        self._timekeeper.ends(int(session.exitstatus))
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         from minipaged.course.report_view import as_text, parts_table, states_table
@@ -45,13 +51,12 @@ class Reporter:
             reports = self._config.getoption("--chapter-report")
             if unfinished or reports:
                 terminalreporter.section(f"chapter {chapter.number}: {chapter.title}")
-            for each in unfinished:
+            for each, text in texts_of(unfinished):
                 colour = {"red": True} if each.state == "wrong" else {"yellow": True}
-                for text in each.texts:
-                    heading, _, rest = text.partition("\n")
-                    terminalreporter.write_line(heading, **colour)
-                    if rest:
-                        terminalreporter.write_line(f"{rest}\n")
+                heading, _, rest = text.partition("\n")
+                terminalreporter.write_line(heading, **colour)
+                if rest:
+                    terminalreporter.write_line(f"{rest}\n")
             width = terminalreporter._tw.fullwidth
             if reports:
                 terminalreporter.write_line(as_text(states_table(chapter, grouped), width))
@@ -60,7 +65,7 @@ class Reporter:
                 terminalreporter.write_line(as_text(parts_table(rows), width))
 
 
-def result_of(report: pytest.TestReport) -> TestResult | None:
+def result_in(report: pytest.TestReport) -> TestResult | None:
     """What `pytest_plugin.py` has put into a report."""
     for name, value in getattr(report, "user_properties", ()):
         if name == PROPERTY and isinstance(value, str) and json.loads(value):

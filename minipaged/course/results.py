@@ -12,6 +12,9 @@ from minipaged.course.chapter import Chapter, Exercise
 
 State = Literal["todo", "wrong", "pass"]
 
+WHOLE_FILE = "<module>"
+"""As Python names the code of a file outside of its functions."""
+
 
 @dataclass(frozen=True)
 class PartRow:
@@ -45,6 +48,9 @@ class TestResult:
         blamed: the functions of the exercise that failed.
         needs: functions and classes of earlier exercises that it called; of the test in the engine, those
             that it ran with.
+        stopped: the functions that had not ended when the time was up, or when their process died;
+            `WHOLE_FILE` for a file that was being read. They are not called again.
+        whole_file: whether the text is about the checked file, of which no exercise can be checked.
     """
 
     __test__ = False  # for pytest, which collects by the name
@@ -58,6 +64,8 @@ class TestResult:
     parts: tuple[PartRow, ...] = ()
     blamed: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    stopped: tuple[str, ...] = ()
+    whole_file: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -66,7 +74,7 @@ class TestResult:
     def from_json(cls, text: str) -> TestResult:
         values = json.loads(text)
         rows = tuple(PartRow(**row) for row in values["parts"])
-        names = {key: tuple(values[key]) for key in ("blamed", "needs")}
+        names = {key: tuple(values[key]) for key in ("blamed", "needs", "stopped")}
         return cls(**(values | names | {"parts": rows}))
 
 
@@ -78,11 +86,13 @@ class ExerciseResult:
         exercise: `None` for the test in the engine.
         tests: its tests, in the order of their file.
         begin_with: what does not pass of an earlier exercise, on which this one stands, in words.
+        beside: of the test in the engine: the numbers of the chapter's exercises that are wrong.
     """
 
     exercise: Exercise | None
     tests: tuple[TestResult, ...]
     begin_with: str = ""
+    beside: tuple[str, ...] = ()
 
     @property
     def state(self) -> State:
@@ -99,20 +109,43 @@ class ExerciseResult:
 
     @property
     def is_done(self) -> bool:
-        """Whether it passes, and in the engine with all of its parts."""
+        """Whether it passes; in the engine, with all of its parts, and beside no exercise that is wrong."""
         own, all_of_them = self.own_parts
-        return self.state == "pass" and own == all_of_them
+        return self.state == "pass" and own == all_of_them and not self.beside
+
+    @property
+    def is_of_the_file(self) -> bool:
+        """Whether it is wrong because its file cannot be used."""
+        return any(test.whole_file for test in self.tests)
 
     @property
     def texts(self) -> list[str]:
         """What to show: each line of *todo* once; the first test that is *wrong* in full, the others
         as a number."""
         wrong = [test for test in self.tests if test.state == "wrong"]
+        if wrong and wrong[0].whole_file:
+            return [wrong[0].text]
         if wrong:
             heading, *lines = wrong[0].text.splitlines()
             first = [f"  first     {self.begin_with}"] if self.begin_with else []
             return ["\n".join([heading, *first, *lines, *_also_wrong(wrong)])]
         return list(dict.fromkeys(test.text for test in self.tests if test.state == "todo"))
+
+
+def texts_of(results: Iterable[ExerciseResult]) -> list[tuple[ExerciseResult, str]]:
+    """What to show of some exercises, each text with its exercise. What keeps a whole file from being
+    checked is shown once."""
+    found: list[tuple[ExerciseResult, str]] = []
+    files: set[str] = set()
+    for each in results:
+        for text in each.texts:
+            if each.is_of_the_file:
+                heading = text.partition("\n")[0]
+                if heading in files:
+                    continue
+                files.add(heading)
+            found.append((each, text))
+    return found
 
 
 def _also_wrong(wrong: Sequence[TestResult]) -> list[str]:
@@ -131,7 +164,8 @@ def by_exercise(chapter: Chapter, results: Iterable[TestResult]) -> list[Exercis
         ExerciseResult(each, tuple(r for r in ours if r.exercise == each.number))
         for each in chapter.exercises
     ]
-    grouped.append(ExerciseResult(None, tuple(r for r in ours if not r.exercise)))
+    wrong = tuple(each.exercise.number for each in grouped if each.exercise and each.state == "wrong")
+    grouped.append(ExerciseResult(None, tuple(r for r in ours if not r.exercise), beside=wrong))
     return [replace(each, begin_with=_begin_with(each, grouped)) for each in grouped if each.tests]
 
 

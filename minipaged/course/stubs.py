@@ -108,14 +108,18 @@ def without_markers(source: str) -> str:
     return make_stub(source, keep={region.exercise for region in regions(source) if region.exercise})
 
 
-def unwritten(source: str) -> dict[str, list[str]]:
+def unwritten(source: str, filename: str = "<source>") -> dict[str, list[str]]:
     """The exercises that an exercise file still raises `NotYet` for, and the names that do.
+
+    Args:
+        source: the file's text.
+        filename: for the error.
 
     Raises:
         SyntaxError: the file is not Python.
     """
     found: dict[str, list[str]] = {}
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source, filename)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "NotYet":
             match node.args:
                 case [ast.Constant(value=str(number)), ast.Constant(value=str(name))]:
@@ -124,12 +128,21 @@ def unwritten(source: str) -> dict[str, list[str]]:
 
 
 def line_of(source: str, name: str) -> int:
-    """The line, counted from 1, on which a function, class or method begins; 1 if there is none."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return 1
-    return next((node.lineno for path, node in _definitions(tree) if path == name), 1)
+    """The line, counted from 1, on which a function, class or method begins; 1 if there is none.
+
+    Raises:
+        SyntaxError: the file is not Python.
+    """
+    return next((node.lineno for path, node in _definitions(ast.parse(source)) if path == name), 1)
+
+
+def has(source: str, name: str) -> bool:
+    """Whether there is a function, class or method of that name.
+
+    Raises:
+        SyntaxError: the file is not Python.
+    """
+    return any(path == name for path, _ in _definitions(ast.parse(source)))
 
 
 def text_of(source: str, name: str) -> str:
@@ -137,11 +150,13 @@ def text_of(source: str, name: str) -> str:
 
     Raises:
         CourseError: there is none of that name.
+        SyntaxError: the file is not Python.
     """
     for path, node in _definitions(ast.parse(source)):
         if path == name:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
+            # Not `splitlines`, for which a form feed ends a line as well.
+            return "\n".join(source.split("\n")[first - 1 : node.end_lineno])
     raise CourseError(f"there is no {name} in this file")
 
 

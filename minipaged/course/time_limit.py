@@ -1,34 +1,135 @@
-"""A limit for the time that a test may compute: for loops without an end."""
+"""A limit for the time that a test takes: for loops without an end, and for waiting that has none.
+
+Time is the clock's, so that sleeping counts. When it is up, the test is interrupted by an error that no
+`except Exception` catches, and again every second, for code that catches everything. Where that does not
+help, because the interpreter itself is held (or there are no signals, as on Windows), a watchdog thread
+in C ends the process: what the tests have found is in the journal, and whoever started the process goes
+on from there (`watched.py`).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
+import os
 import signal
+import sys
 import threading
-from types import FrameType
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import TextIO
+
+SECONDS = "MINIPAGED_TEST_SECONDS"
+"""The variable of the environment with the limit of a test; 0 for none."""
+
+_DEFAULT = 60
+_AGAIN = 1.0
+"""Seconds until an interruption that was caught comes again."""
 
 
-class TookTooLongError(Exception):
-    """A test that did not end."""
+class StoppedError(BaseException):
+    """A test that did not come to its end. Not an `Exception`: what catches those goes on for ever.
+
+    Args:
+        why: in words.
+        whole_file: whether it was the file that did not, which was being read.
+    """
+
+    def __init__(self, why: str, *, whole_file: bool = False) -> None:
+        super().__init__(why)
+        self.whole_file = whole_file
+
+
+@dataclass(frozen=True)
+class LastResort:
+    """How the process is ended if the interruption does not help.
+
+    Attributes:
+        traces: an open file, to which the watchdog writes what the threads were doing.
+        before: called when time is up, before the first interruption; may write down what is known.
+    """
+
+    traces: TextIO
+    before: Callable[[StoppedError], None]
+
+
+def default_seconds() -> str:
+    """The limit of a test, unless `--test-seconds` says another one."""
+    return os.environ.get(SECONDS) or str(_DEFAULT)
+
+
+def grace(seconds: float) -> float:
+    """How much longer than its limit a test may take until its process is ended."""
+    return min(5.0, max(1.0, seconds / 4))
+
+
+def is_debugged() -> bool:
+    """Whether a debugger traces this process: who thinks about a line may take hours."""
+    monitoring = getattr(sys, "monitoring", None)  # Python 3.12 and newer
+    return sys.gettrace() is not None or bool(monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID))
 
 
 class time_limit:  # noqa: N801 (reads as the statement that it is)
-    """Raise `TookTooLongError` in the main thread after some seconds of computing, so that other work on
-    the machine does not matter; nothing where there are no signals."""
+    """The block raises `StoppedError` if it takes longer, also if it has caught that itself.
 
-    def __init__(self, seconds: int) -> None:
+    Args:
+        seconds: 0 for no limit.
+        last_resort: without it, code that catches every interruption is not ended.
+    """
+
+    def __init__(self, seconds: float, last_resort: LastResort | None = None) -> None:
         self._seconds = seconds
-        self._works = hasattr(signal, "SIGPROF") and threading.current_thread() is threading.main_thread()
+        self._last_resort = last_resort
+        self._signals = hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
         self._old: object = None
+        self._stopped: StoppedError | None = None
 
     def __enter__(self) -> None:
-        if self._works:
-            self._old = signal.signal(signal.SIGPROF, self._stop)
-            signal.setitimer(signal.ITIMER_PROF, self._seconds)
+        if not self._seconds:
+            return
+        if self._signals:
+            self._old = signal.signal(signal.SIGALRM, self._interrupt)
+            signal.setitimer(signal.ITIMER_REAL, self._seconds, _AGAIN)
+        if self._last_resort is not None:
+            end = self._seconds + grace(self._seconds)
+            faulthandler.dump_traceback_later(end, exit=True, file=self._last_resort.traces)
 
-    def __exit__(self, *_: object) -> None:
-        if self._works:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.signal(signal.SIGPROF, self._old)  # pyright: ignore[reportArgumentType]
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, *__: object) -> None:
+        if not self._seconds:
+            return
+        forget_time_limit()
+        if self._signals:
+            signal.signal(signal.SIGALRM, self._old)  # pyright: ignore[reportArgumentType]
+        if self._stopped is not None and not isinstance(error, StoppedError):
+            raise self._stopped
 
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        raise TookTooLongError(f"it had not ended after {self._seconds} seconds of computing")
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._stopped is None:
+            self._stopped = took_too_long(self._seconds).with_traceback(_traceback_to(frame))
+            if self._last_resort is not None:
+                # What fails here fails in the middle of anything; the interruption is what counts.
+                with contextlib.suppress(Exception):
+                    self._last_resort.before(self._stopped)
+        raise took_too_long(self._seconds)
+
+
+def took_too_long(seconds: float) -> StoppedError:
+    """The error of a test that has had its time."""
+    return StoppedError(f"it had not ended after {seconds:g} {'second' if seconds == 1 else 'seconds'}")
+
+
+def forget_time_limit() -> None:
+    """Let the test that runs take as long as it likes: somebody looks at it in a debugger."""
+    if hasattr(signal, "SIGALRM"):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    faulthandler.cancel_dump_traceback_later()
+
+
+def _traceback_to(frame: FrameType | None) -> TracebackType | None:
+    """As if that frame had raised: from the outermost frame to it."""
+    traceback = None
+    while frame is not None:
+        traceback = TracebackType(traceback, frame, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back
+    return traceback

@@ -18,6 +18,7 @@ import functools
 import importlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -46,6 +47,10 @@ class Request:
     environment: Mapping[str, str]
 
 
+class WarmProcessDiedError(Exception):
+    """The warm process is gone, and with it the run: begin it anew, some other way."""
+
+
 class WarmProcess:
     """The process, seen from the notebook. It ends with the notebook's own.
 
@@ -59,7 +64,7 @@ class WarmProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # what it cannot import, the run itself will miss, and say so
-            text=True,
+            bufsize=0,  # so that nothing that has come is hidden from `select`
             start_new_session=True,  # Ctrl-C is for the notebook, which then ends the run itself
         )
         atexit.register(self.close)
@@ -68,28 +73,19 @@ class WarmProcess:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def run(self, request: Request) -> int | None:
-        """Run pytest, and wait for it.
-
-        Returns:
-            Its exit code, or minus the signal that killed it; `None` if the process is gone.
+    def begin(self, request: Request) -> WarmRun | None:
+        """Begin to run pytest; `None` if the process is gone.
 
         Raises:
-            KeyboardInterrupt: the run was killed; the next one can begin.
+            KeyboardInterrupt: nothing was begun, and the process is gone.
         """
-        child = None
         try:
             child = self._ask(asdict(request))
-            return self._answer() if child is not None else None
         except BaseException:
-            if child is None:
-                self._process.terminate()  # the answer that is still to come is nobody's
-                self.close()
-            else:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child, signal.SIGKILL)
-                self._answer()
+            self._process.terminate()  # the answer that is still to come is nobody's
+            self.close()
             raise
+        return None if child is None else WarmRun(self, child)
 
     def close(self) -> None:
         """End it, and what it runs."""
@@ -99,20 +95,65 @@ class WarmProcess:
         self._process.wait()
         atexit.unregister(self.close)
 
+    def answer(self) -> int | None:
+        """The next answer, when it comes; `None` if the process is gone."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return int(line) if line.endswith(b"\n") else None
+
+    def has_answered(self, seconds: float) -> bool:
+        """Whether an answer has come after that time."""
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], seconds)[0])
+
     def _ask(self, request: Mapping[str, object]) -> int | None:
         """The id of the child that runs it."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(f"{json.dumps(request)}\n")
-            self._process.stdin.flush()
+            self._process.stdin.write(f"{json.dumps(request)}\n".encode())
         except OSError:
             return None
-        return self._answer()
+        return self.answer()
 
-    def _answer(self) -> int | None:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        return int(line) if line.endswith("\n") else None
+
+class WarmRun:
+    """One run of pytest, in a child of the warm process.
+
+    Args:
+        process: that has the child.
+        child: its id.
+    """
+
+    def __init__(self, process: WarmProcess, child: int) -> None:
+        self._process = process
+        self._child = child
+        self._has_ended = False
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code, or minus the signal that killed it; `None` if it still runs after that time.
+
+        Raises:
+            WarmProcessDiedError: so it is.
+        """
+        if not self._process.has_answered(seconds):
+            return None
+        self._has_ended = True
+        code = self._process.answer()
+        if code is None:
+            self._kill_child()
+            raise WarmProcessDiedError
+        return code
+
+    def end(self) -> None:
+        """Kill it, if it still runs; the next run can begin."""
+        if not self._has_ended:
+            self._kill_child()
+            self._process.answer()
+            self._has_ended = True
+
+    def _kill_child(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child, signal.SIGKILL)
 
 
 @functools.cache
@@ -121,14 +162,14 @@ def _shared() -> list[WarmProcess]:
     return []
 
 
-def run_warm(request: Request) -> int | None:
-    """Run pytest in a fork of the warm process, which the first call starts.
+def begin_warm(request: Request) -> WarmRun | None:
+    """Begin to run pytest in a fork of the warm process, which the first call starts.
 
     Returns:
-        The exit code; `None` where there is no such process, or it died: run it some other way.
+        The run; `None` where there is no such process: run it some other way.
 
     Raises:
-        KeyboardInterrupt: the run was killed.
+        KeyboardInterrupt: nothing was begun.
     """
     if sys.platform != "linux":
         return None
@@ -137,7 +178,7 @@ def run_warm(request: Request) -> int | None:
         shared.clear()
     if not shared:
         shared.append(WarmProcess())
-    return shared[0].run(request)
+    return shared[0].begin(request)
 
 
 def serve(modules: Sequence[str]) -> None:

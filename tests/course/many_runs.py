@@ -18,7 +18,8 @@ import pytest
 
 from minipaged.course import folders
 from minipaged.course.chapter import Chapter
-from minipaged.course.results import TestResult, read_results
+from minipaged.course.journal import read_journal
+from minipaged.course.results import TestResult
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def main() -> None:
                 code = pytest.main([*arguments, chapter_folder])
             if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
                 raise SystemExit(f"pytest ended with {code!r} for {run}")
-            print(json.dumps([result.to_json() for result in read_results(results)]), flush=True)
+            print(json.dumps([result.to_json() for result in read_journal(results).results]), flush=True)
 
 
 if __name__ == "__main__":

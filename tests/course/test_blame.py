@@ -15,7 +15,7 @@ from minipaged.course.calls import Call
 from minipaged.course.expect import Wrong
 from minipaged.course.implementation import Implementation, implementation
 from minipaged.course.messages import wrong_text
-from minipaged.course.pytest_plugin import _place_of
+from minipaged.course.outcome import place_of
 
 CHAPTER = registry.chapter(3)
 SOLVED = stubs.without_markers(folders.solution_text(CHAPTER))
@@ -117,9 +117,9 @@ def test_a_marker_cannot_name_what_the_exercise_has_not() -> None:
             get_closest_marker=lambda name: mark if name == "exercise" else None,
         )
 
-    assert _place_of(item("3.3", "grow")) == (CHAPTER, registry.exercise("3.3"))
+    assert place_of(item("3.3", "grow")) == (CHAPTER, registry.exercise("3.3"))
     with pytest.raises(pytest.UsageError, match=r"3\.3 has no shrink"):
-        _place_of(item("3.3", "shrink"))
+        place_of(item("3.3", "shrink"))
 
 
 # What they stand on

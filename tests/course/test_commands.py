@@ -9,12 +9,11 @@ import pytest
 from minipaged.cli import check as check_command
 from minipaged.cli import main as cli
 from minipaged.cli import questions
-from minipaged.course import folders, progress, registry, stubs
+from minipaged.course import checks, folders, progress, registry, stubs
 from minipaged.course.chapter import Chapter
 from minipaged.course.generate import stub_of
 from minipaged.course.results import TestResult
-
-CHAPTER = registry.chapter(1)
+from tests.course.changed import CHAPTER, SOLVED
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def _file_of(chapter: Chapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(folders, "exercise_file", lambda chapter: path)
     monkeypatch.setattr(folders, "state_folder", lambda: tmp_path / "state")
 
-    def run_tests(chapters: object) -> list[TestResult]:
+    def run_tests(chapters: object, look: object) -> list[TestResult]:
         missing = stubs.unwritten(path.read_text(encoding="utf-8"))
         return [
             TestResult(chapter.number, e.number, "t", 1, "todo" if e.number in missing else "pass", "")
@@ -82,6 +81,72 @@ def test_next_shows_methods_in_their_class(
         assert shown.count(f"\n{line}") == 1
 
 
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (
+            SOLVED.replace("return numbers_per_layer", "return (numbers_per_layer").encode(),
+            ".py:28: return (",
+        ),
+        (f"{SOLVED}\nX = missing\n".encode(), ": X = missing"),
+        (SOLVED.encode("utf-16"), "UTF-16"),
+    ],
+    ids=["a bracket", "a name", "an encoding"],
+)
+def test_next_says_what_check_says_of_a_file_that_cannot_be_used(
+    mine: Path,
+    content: bytes,
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mine.write_bytes(content)
+    monkeypatch.setattr(
+        progress, "run_tests", lambda chapters, look: checks.run_tests(chapters, str(mine.parent), "1.1")
+    )
+    assert cli.main(["check", "1.1", "--impl", str(mine.parent)]) == 1
+    table, _, said = capsys.readouterr().out.partition("\n\n")
+    assert "1.1" in table
+    said = "".join(said.split())  # the console may break lines anywhere
+    assert "".join(place.split()) in said
+    assert cli.main(["next"]) == 0
+    assert said in "".join(capsys.readouterr().out.split())
+
+
+def test_next_goes_on_without_a_function_that_is_not_there(
+    mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stub = stub_of(CHAPTER)
+    stub = stub.replace(stubs.text_of(stub, "bytes_per_token"), stubs.text_of(SOLVED, "bytes_per_token"))
+    mine.write_text(stub.replace(stubs.text_of(stub, "max_model_len_that_fits"), ""), encoding="utf-8")
+    assert cli.main(["next"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("1.2  ")
+    assert "def num_blocks_that_fit(" in shown
+
+
+def test_where_nothing_can_be_written_the_results_are_shown(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a file"
+    file.touch()
+    monkeypatch.setattr(folders, "state_folder", lambda: file / "state")  # no folder can be there
+    monkeypatch.setattr(checks, "run_tests", lambda *_, **__: progress.run_tests([CHAPTER], look=None))
+    _solve(mine, "1.1")
+    for arguments, code, shown in (
+        (["check", "1"], 1, "✓  1.1"),
+        (["progress"], 0, "1 of 5 pass"),
+        (["next"], 0, "1.2  "),
+        (["solution", "1.1"], 0, "numbers_per_layer = "),
+        (["hint", "1.1"], 0, "hint 1 of 3"),
+    ):
+        assert cli.main(arguments) == code
+        captured = capsys.readouterr()
+        assert shown in captured.out, arguments
+        remarks = [line for line in captured.err.splitlines() if str(file) in line]
+        assert len(remarks) == 1, (arguments, captured.err)
+
+
 def test_progress_draws_everything(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _solve(mine, "1.1")
     assert cli.main(["progress"]) == 0
@@ -99,11 +164,16 @@ def test_reset_keeps_the_reader_s_file(
     assert "a whole chapter" in capsys.readouterr().err
     assert cli.main(["reset", "1"]) == 0
     assert "untouched" in capsys.readouterr().out
+    for content in (stub_of(CHAPTER).replace("\n", "\r\n").encode(), stub_of(CHAPTER).encode("utf-8-sig")):
+        mine.write_bytes(content)
+        assert cli.main(["reset", "1"]) == 0
+        assert "untouched" in capsys.readouterr().out
     for number in (1, 2):
-        mine.write_text(f"mine {number}")
+        mine.write_text(f"mine {number}", encoding=("utf-8", "utf-16")[number - 1])
         assert cli.main(["reset", "1", "--yes"]) == 0
         assert mine.read_text(encoding="utf-8") == stub_of(CHAPTER)
-        assert mine.with_name(f"{mine.stem}.kept{number}.py").read_text() == f"mine {number}"
+        kept = mine.with_name(f"{mine.stem}.kept{number}.py")
+        assert kept.read_text(encoding=("utf-8", "utf-16")[number - 1]) == f"mine {number}"
     mine.write_text("mine 3")
     assert cli.main(["reset", "1"]) == 2  # nobody to ask
     assert "--yes" in capsys.readouterr().err

@@ -224,6 +224,18 @@ def test_the_engine_with_some_parts_is_not_done(num_calls: int | None, shown: st
     assert as_text(states_table(CHAPTER, [result]), 80).endswith(shown)
 
 
+def test_the_engine_beside_a_wrong_exercise_is_not_done() -> None:
+    rows = (PartRow("a", "1.1", "mine", 2),)
+    in_engine = TestResult(1, "", "t", 9, "pass", "", rows)
+    for state in ("pass", "todo", "wrong"):
+        results = by_exercise(CHAPTER, [_result("1.1", "pass", 1), _result("1.3", state, 2), in_engine])
+        assert results[-1].state == "pass"
+        assert results[-1].is_done == (state != "wrong")
+        mark, *_, last = as_text(states_table(CHAPTER, results), 80).splitlines()[-1].partition("your code")
+        assert ("✓" in mark) == (state != "wrong")
+        assert last.endswith("pass, but 1.3 is wrong" if state == "wrong" else "pass")
+
+
 def test_only_the_first_wrong_test_is_shown_in_full() -> None:
     results = [
         _result("1.1", "wrong", 2, "second"),
@@ -314,7 +326,7 @@ def test_progress_is_remembered_until_a_file_changes(tmp_path: Path, monkeypatch
     monkeypatch.setattr(folders, "exercise_file", lambda chapter: exercises)
     runs = []
 
-    def run_tests(chapters: list[object]) -> list[TestResult]:
+    def run_tests(chapters: list[object], look: object) -> list[TestResult]:
         runs.append(chapters)
         return [_result(e.number, "pass" if e.number == "1.1" else "todo", 1) for e in CHAPTER.exercises]
 
@@ -328,7 +340,9 @@ def test_progress_is_remembered_until_a_file_changes(tmp_path: Path, monkeypatch
     progress.progress([CHAPTER])
     assert len(runs) == 2
 
-    def checked(chapters: object, impl: str, exercise: str | None, *, warm: bool) -> list[TestResult]:
+    def checked(
+        chapters: object, impl: str, exercise: str | None, *, warm: bool, look: object
+    ) -> list[TestResult]:
         return [_result(e.number, "pass", 1) for e in CHAPTER.exercises if exercise in (None, e.number)]
 
     monkeypatch.setattr(checks, "run_tests", checked)

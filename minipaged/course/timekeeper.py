@@ -1,0 +1,88 @@
+"""Timekeeper: in a run of tests, how long each takes, what the journal has, and what was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from minipaged.course.journal import Journal, Record, read_journal, traces_file
+from minipaged.course.outcome import if_it_never_ends, place_of, result_of
+from minipaged.course.results import TestResult
+from minipaged.course.stopped import Stopped
+from minipaged.course.time_limit import LastResort, StoppedError, forget_time_limit, is_debugged, time_limit
+
+_IN_ENGINE = 3
+"""A test in the engine may take as many times as long: the first one compiles the engine's loops."""
+
+
+class Timekeeper:
+    """Of one session of pytest.
+
+    Args:
+        config: with `--test-seconds`; and with `--chapter-results`, if the run has a journal.
+
+    Attributes:
+        before: what an earlier process of this run has left in the journal.
+        stopped: what is not called again.
+        journal: for the results, in the process that reports; `None` if nobody waits for them.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        path: Path | None = config.getoption("--chapter-results")
+        self.before, self.journal, self._traces = Record(), None, None
+        if path is not None and not hasattr(config, "workerinput"):
+            self.before = read_journal(path)
+            if self.before.status is not None:  # of a run that came to its end
+                self.before = Record()
+                path.unlink()
+            self.journal = Journal(path)
+            self._traces = traces_file(path).open("w", encoding="utf-8")
+        self.stopped = Stopped(self.before.results)
+        self._seconds = float(config.getoption("--test-seconds") or 0)
+        self._known = {(each.chapter, each.exercise, each.test) for each in self.before.results}
+
+    def has_result(self, item: pytest.Item) -> bool:
+        """Whether the test has run in the earlier process."""
+        chapter, exercise = place_of(item)
+        return (chapter.number, "" if exercise is None else exercise.number, item.name) in self._known
+
+    @contextmanager
+    def watching(self, item: pytest.Item) -> Iterator[None]:
+        """The block is a test, or what is made for it: it ends when its time is up.
+
+        Raises:
+            StoppedError: it took too long.
+        """
+        _, exercise = place_of(item)
+        seconds = 0.0 if is_debugged() else self._seconds * (_IN_ENGINE if exercise is None else 1)
+        last_resort = None
+        if self.journal is not None and self._traces is not None:
+            self.journal.begins(if_it_never_ends(item), seconds)
+            last_resort = LastResort(self._traces, lambda error: self._note(item, error))
+        with time_limit(seconds, last_resort):
+            yield
+
+    def forget(self) -> None:
+        """The test that runs may take its time: somebody looks at it."""
+        forget_time_limit()
+        if self.journal is not None:
+            self.journal.pauses()
+
+    def found(self, result: TestResult) -> None:
+        """A test has ended."""
+        if self.journal is not None:
+            self.journal.found(result)
+
+    def ends(self, status: int) -> None:
+        """The session has ended."""
+        if self.journal is not None:
+            self.journal.ends(status)
+        if self._traces is not None:
+            self._traces.close()
+
+    def _note(self, item: pytest.Item, error: StoppedError) -> None:
+        if self.journal is not None:
+            self.journal.stands(result_of(item, error))
