@@ -39,7 +39,7 @@ TASK = "> **Exercise"
 QUESTION = '<details class="interview">'
 """How an interview question begins."""
 
-_PROSE_COLUMNS, _ITEM_COLUMNS, _TABLE_COLUMNS, _QUOTE_COLUMNS = 77, 68, 66, 62
+_PROSE_COLUMNS, _ITEM_COLUMNS, _TABLE_COLUMNS, _QUOTE_COLUMNS = 77, 68, 62, 56
 _IMAGE = re.compile(r"base64,([A-Za-z0-9+/=]+)")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
@@ -88,7 +88,7 @@ def slides(cells: Sequence[NotebookNode]) -> Iterator[Slide]:
 def cell_height(cell: NotebookNode) -> float:
     """Of a cell with its outputs, in pixels."""
     if cell.cell_type != "code":
-        return _prose_height(cell.source)
+        return prose_height(cell.source)
     return 32 + 22.8 * len(cell.source.splitlines()) + sum(map(_output_height, cell.get("outputs", ())))
 
 
@@ -123,7 +123,8 @@ def _output_height(output: NotebookNode) -> float:
     return 21 + 23 * sum(max(1, ceil(len(line) / OUTPUT_COLUMNS)) for line in lines)
 
 
-def _prose_height(source: str) -> float:
+def prose_height(source: str) -> float:
+    """Of Markdown, in pixels. Folded answers count as folded."""
     height, opened, is_folded = 20.0, [], False
     rows: list[list[float]] = []
     for token in _MARKDOWN.parse(source):
