@@ -34,8 +34,8 @@ def num_blocks_that_fit(
 ) -> int:
     """Whole blocks that fit into a device beside the weights and the activations.
 
-    Count all of them. Block 0, the null block, takes memory like any other; who serves requests from
-    the pool leaves it out, as `max_model_len_that_fits` does.
+    Count all of them, also block 0, the null block: it takes memory like any other. (No request can have
+    it, so `max_model_len_that_fits` leaves it out.)
 
     Args:
         device_bytes: all memory of the device.
@@ -110,7 +110,7 @@ def account(num_slots: int, reserved: Sequence[ReservedRegion]) -> MemoryBreakdo
     """Say of each slot of a contiguous cache what it is good for.
 
     The cache is under load: a queue waits, and no gap that is left is large enough for its next
-    request. So `free` is 0, and what nobody holds is external fragmentation.
+    request. So `free` is 0, and a slot that no request holds is external fragmentation.
 
     Args:
         num_slots: all slots of the cache.
@@ -154,8 +154,7 @@ def paged_snapshot(tokens_now: Sequence[int], num_slots: int, block_size: int) -
     Args:
         tokens_now: the queue, as above: the first request that does not fit ends it, also if a
             shorter one behind it would fit.
-        num_slots: slots of the cache. Only whole blocks can be used; leave the null block out of
-            account here.
+        num_slots: slots of the cache. Only whole blocks can be used. There is no null block here.
         block_size: tokens per block.
 
     >>> paged_snapshot([5, 9, 2], num_slots=20, block_size=4)

@@ -91,7 +91,7 @@ def read_region(slots: Tensor, start: int, num_tokens: int) -> tuple[Tensor, Ten
     Args:
         slots: one layer's cache, as in `write_region`.
         start: the first slot of the sequence's region.
-        num_tokens: tokens that are written. What lies behind them in the region is old, or anything.
+        num_tokens: tokens that are written. The slots behind them in the region may hold anything.
 
     Returns:
         Keys and values, each `[num_tokens, num_kv_heads, head_dim]`.
@@ -139,9 +139,9 @@ def static_batch(members: Sequence[RequestLengths]) -> StaticBatch:
 
     A row is one token of one member in one step. The first step has a row for each member and each
     place of the longest prompt: the member's own tokens are needed, the others are padding. It gives
-    every member its first output token. Each later step has one row for each member: it is idle if
-    that one has ended, or else needed. The last output token is sampled and never fed back to the
-    model, so a member of `num_output_tokens` needs as many steps.
+    every member its first output token. Each later step has one row for each member, the token that it
+    got last: the row is idle if the member has ended, or else needed. So a member has ended after
+    `num_output_tokens` steps, and its last output token is never computed.
 
     Args:
         members: the lengths of each member, at least one.
@@ -197,7 +197,7 @@ def allocate_buddy(free: list[set[int]], num_slots: int) -> int | None:
 
 
 def free_buddy(free: list[set[int]], start: int, order: int) -> None:
-    """Give a block back, and merge it with its buddy as often as that is free as a whole.
+    """Give a block back. As long as its buddy is a free block of the same size, the two become one.
 
     The *buddy* of a block is the other half of the block that it was cut from. Its start differs in
     one bit: `start ^ 2 ** order`.

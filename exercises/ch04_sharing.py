@@ -60,7 +60,7 @@ def free(table: list[int], ref_cnt: list[int]) -> list[int]:
         ref_cnt: as above; changed in place.
 
     Returns:
-        The blocks that nobody holds any more, those of the table's end first. (Chapter 8 says why:
+        The blocks that no table names any more, those of the table's end first. (Chapter 8 says why:
         the tail of a prefix is worth less than its head.) The caller puts them back into the pool.
 
     Raises:
@@ -114,7 +114,7 @@ def copy_blocks(cache: Tensor, copies: Sequence[BlockCopy]) -> None:
 
     Args:
         cache: `[num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]`; changed in place.
-        copies: none is possible; no block is a target twice.
+        copies: may be empty. No block is a target twice.
 
     >>> import torch
     >>> cache = torch.arange(4.0).view(1, 1, 4, 1, 1, 1).repeat(3, 2, 1, 1, 1, 1)
@@ -175,7 +175,7 @@ def sharing_saving(tables: Sequence[Sequence[int]]) -> float:
     Without sharing, every entry of a table would be a block of its own (paper, Fig. 15).
 
     Args:
-        tables: of all sequences; there may be none.
+        tables: of all sequences; may be empty.
 
     >>> sharing_saving([[7, 1], [7, 3]])
     0.25
@@ -211,10 +211,10 @@ def follow(tables: Sequence[list[int]], parents: Sequence[int], pool: BlockPool)
         tables: of this step's beams.
         parents: for each beam of the next step, which of `tables` it goes on from. A beam may have
             several children, or none.
-        pool: as above. Blocks that nobody holds any more go back into it.
+        pool: as above. Blocks that no table names any more go back into it.
 
     Returns:
-        The tables of the next step's beams, in the order of `parents`. Nobody uses `tables` any more.
+        The tables of the next step's beams, in the order of `parents`. `tables` is not used any more.
 
     >>> pool = BlockPool(5)
     >>> first = [pool.allocate()]

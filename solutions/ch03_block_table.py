@@ -5,7 +5,7 @@ A sequence is cut into *logical* blocks: tokens 0 to block_size − 1 are in log
 Its *block table* says where each of them is: entry i is the physical block of logical block i. A *slot*
 is the place of one token in the pool: `physical block × block_size + offset`.
 
-Physical block 0 is the *null block*. It pads tables, and belongs to nobody.
+Physical block 0 is the *null block*. It pads tables, and holds no token of a sequence.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def slot_mapping(block_ids: BlockIds, start: int, end: int, block_size: int) -> 
     ### BEGIN SOLUTION 3.2
     positions = np.arange(start, end, dtype=np.int64)  # [end - start]
     blocks, offsets = positions // block_size, positions % block_size
-    # Widened before it is multiplied: an int32 would wrap, without a word.
+    # Widened before it is multiplied: an int32 would wrap, without a warning.
     return block_ids[blocks].astype(np.int64) * block_size + offsets
     ### END SOLUTION
 
 
 class FreeList:
-    """The physical blocks that nobody holds.
+    """The physical blocks that no sequence holds.
 
     At first they are handed out in the order given; after that, the block that was freed last is handed
     out first.
@@ -203,8 +203,8 @@ def gather(kv_layer: Tensor, block_table: Tensor, seq_len: int) -> tuple[Tensor,
     Args:
         kv_layer: one layer's cache, as above.
         block_table: int32 `[M]`. The first blocks cover `seq_len` tokens; those after them are padding.
-        seq_len: tokens to collect. What lies behind them in the last block is somebody's past, and may
-            be anything.
+        seq_len: tokens to collect. The slots behind them in the last block hold what an earlier owner
+            left there, which may be anything.
 
     Returns:
         Keys and values, each `[seq_len, num_kv_heads, head_dim]`.

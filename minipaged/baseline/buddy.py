@@ -64,7 +64,7 @@ def allocate_buddy(free: list[set[int]], num_slots: int) -> int | None:
 
 
 def free_buddy(free: list[set[int]], start: int, order: int) -> None:
-    """Give a block back, and merge it with its buddy as often as that is free as a whole.
+    """Give a block back. As long as its buddy is a free block of the same size, the two become one.
 
     Args:
         free: as above; changed in place.

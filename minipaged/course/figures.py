@@ -1,7 +1,10 @@
-"""Figures of the chapters: one size, one look, readable in print and for the colour-blind."""
+"""Figures of the chapters: one size, one look, readable in print, for the colour-blind, and in words."""
 
 from __future__ import annotations
 
+import base64
+import html
+import io
 from typing import TYPE_CHECKING
 
 from minipaged.view.labels import COLOURS
@@ -16,11 +19,11 @@ HATCHES = ("", "///", "...", "xx", "\\\\\\", "++")
 STYLES = ("-", "--", "-.", ":")
 """For lines, likewise."""
 
-__all__ = ["COLOURS", "HATCHES", "STYLES", "figure", "label_bars"]
+__all__ = ["COLOURS", "HATCHES", "STYLES", "figure", "label_bars", "show"]
 
 
 def figure(title: str, x: str, y: str, *, width: float = 7.0, height: float = 3.2) -> tuple[Figure, Axes]:
-    """One set of axes.
+    """One set of axes. When all is drawn, `show` it.
 
     Args:
         title: what is to be seen, as a sentence.
@@ -37,6 +40,26 @@ def figure(title: str, x: str, y: str, *, width: float = 7.0, height: float = 3.
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
     return made, axes
+
+
+def show(made: Figure, alt: str) -> None:
+    """Show a figure below the cell, with words for those who do not see it.
+
+    It is shown as HTML: pages and slides drop the words that come with a bare PNG.
+
+    Args:
+        made: the figure; closed afterwards.
+        alt: its alternative text: what kind of figure it is, and what it shows, in full sentences.
+    """
+    import matplotlib.pyplot as plt
+    from IPython.display import display
+
+    png = io.BytesIO()
+    made.savefig(png, format="png")
+    plt.close(made)
+    source = base64.b64encode(png.getvalue()).decode("ascii")
+    image = f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{source}">'
+    display({"text/html": image, "text/plain": alt}, raw=True)
 
 
 def label_bars(axes: Axes, form: str = "%.1f") -> None:

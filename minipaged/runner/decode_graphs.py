@@ -1,8 +1,8 @@
 """DecodeGraphs: decode steps that are captured when the engine starts, and replayed from then on.
 
-As in vLLM (vllm/v1/worker/gpu_model_runner.py, `capture_model`), for pure decode steps alone: one
-token for each sequence, so that only the number of sequences matters for what is launched. That
-number is rounded up to a bucket, and the rows behind are padding. Any other step runs eagerly.
+As in vLLM (vllm/v1/worker/gpu/cudagraph_utils.py, `ModelCudaGraphManager`), for pure decode steps
+alone: one token for each sequence, so that only the number of sequences matters for what is launched.
+That number is rounded up to a bucket, and the rows behind are padding. Any other step runs eagerly.
 """
 
 from __future__ import annotations

@@ -54,3 +54,4 @@ def test_the_notebooks_become_slides(tmp_path: Path) -> None:
         copy = shutil.copy(folders.notebook_file(chapter), tmp_path)
         html, _ = SlidesExporter().from_filename(str(copy))
         assert html.count("<section") > 10
+        assert "No description has been provided" not in html  # nbconvert's words for an image without any

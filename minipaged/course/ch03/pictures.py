@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from minipaged.course.figures import COLOURS
+from minipaged.course.figures import COLOURS, show
 from minipaged.kv.size import blocks_needed
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def draw_mapping(
     import matplotlib.pyplot as plt
 
     num_rows = max(num_blocks, sum(len(table) + 1 for table in tables.values()))
-    _, axes = plt.subplots(figsize=(7.2, 0.36 * num_rows + 0.6), dpi=100, layout="constrained")
+    made, axes = plt.subplots(figsize=(7.2, 0.36 * num_rows + 0.6), dpi=100, layout="constrained")
     axes.set_axis_off()
     axes.set_title(title, loc="left", fontsize=11)
     heads = (("logical blocks", 0.0), ("block table", _TABLE_X), ("physical blocks", _POOL_X))
@@ -65,6 +65,21 @@ def draw_mapping(
         row += 1
     axes.set_xlim(-0.9, _POOL_X + block_size * _CELL + 0.2)
     axes.set_ylim(-num_rows * _ROW + 0.6, _ROW * 1.9)
+    show(made, _in_words(words, tables, block_size, num_blocks))
+
+
+def _in_words(
+    words: Mapping[str, Sequence[str]], tables: Mapping[str, Sequence[int]], block_size: int, num_blocks: int
+) -> str:
+    lines = [f"A pool of {num_blocks} blocks of {block_size}, of which block 0 is the null block."]
+    for name, table in tables.items():
+        mapped = (
+            f"logical block {logical} ({' '.join(words[name][logical * block_size :][:block_size])}) is "
+            f"physical block {physical}"
+            for logical, physical in enumerate(table)
+        )
+        lines.append(f"Sequence {name}: {'; '.join(mapped)}.")
+    return " ".join(lines)
 
 
 def _draw_pool(axes: Axes, block_size: int, num_blocks: int) -> None:

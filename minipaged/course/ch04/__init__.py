@@ -11,8 +11,8 @@ CHAPTER = Chapter(
     minutes=75,
     exercises=(
         Exercise("4.1", ("fork",), "a second table of the same blocks", "Two tables, one block"),
-        Exercise("4.2", ("free",), "giving up a table's blocks", "The last one turns the light off"),
-        Exercise("4.3", ("append",), "room for tokens, with copies on write", "Whoever writes first, copies"),
+        Exercise("4.2", ("free",), "giving up a table's blocks", "Free when no table names it"),
+        Exercise("4.3", ("append",), "room for tokens, with copies on write", "The first to write copies"),
         Exercise("4.4", ("copy_blocks",), "a step's copies, in all layers", "The copies, in all layers"),
         Exercise(
             "4.5",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from minipaged.course.figures import COLOURS, figure
+from minipaged.course.figures import COLOURS, figure, show
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ def draw_sharing(
     """
     from matplotlib.patches import Rectangle
 
-    _, axes = figure(title, "", "", height=3.1)
+    made, axes = figure(title, "", "", height=3.1)
     axes.axis("off")
     places = {block: 1.35 * i for i, block in enumerate(ref_cnt)}
     for block, left in places.items():
@@ -57,6 +57,9 @@ def draw_sharing(
         _draw_table(axes, name, table, places, i * room + (room - _TABLE_WIDTH * len(table)) / 2, i)
     axes.set_xlim(-0.1, right + 0.1)
     axes.set_ylim(-0.45, 2.35)
+    named = (f"{name}'s table names blocks {', '.join(map(str, table))}" for name, table in tables.items())
+    held = (f"block {b} ({' '.join(words[b])}) has count {count}" for b, count in ref_cnt.items())
+    show(made, f"Arrows from block tables to blocks: {'; '.join(named)}. Below: {'; '.join(held)}.")
 
 
 def _draw_table(

@@ -1,0 +1,186 @@
+"""Slides: which cells of a notebook make a slide, and how high a slide gets.
+
+`jupyter nbconvert --to slides` reads a `slide_type` in each cell. What the chapter's source does not
+say follows from the cell:
+
+- a heading begins a slide (`##`), or a slide below it (`###`); so does a task, or some interview questions;
+- other prose is speaker notes;
+- code stays on the slide where it and its output fit, or begins one below. Below a task there is room
+  for its check alone.
+
+Heights are in pixels of a slide, of which reveal.js has 960 × 700 as nbconvert sets it up. The numbers were
+measured in Chromium with nbconvert's own style, at a window of 1280 × 720.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+from math import ceil
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from nbformat import NotebookNode
+
+SLIDE_HEIGHT = 675
+"""What the cells of a slide may take. A slide has 700; the rest is for what is estimated too low."""
+
+CODE_COLUMNS = 71
+"""Characters of a line of code, beyond which it is cut off."""
+
+OUTPUT_COLUMNS = 62
+"""Characters of a line of output, beyond which it wraps or is cut off."""
+
+TASK = "> **Exercise"
+"""How the cell of a task begins."""
+
+QUESTION = '<details class="interview">'
+"""How an interview question begins."""
+
+_PROSE_COLUMNS, _ITEM_COLUMNS, _TABLE_COLUMNS, _QUOTE_COLUMNS = 77, 68, 62, 56
+_IMAGE = re.compile(r"base64,([A-Za-z0-9+/=]+)")
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
+_HEADINGS = {"h1": (136, 92, 22), "h2": (76, 54, 44), "h3": (56, 40, 60)}
+"""The height of one line with its margins, that of a further line, and a line's characters."""
+_MARKDOWN = MarkdownIt("commonmark").enable("table")
+
+
+class Slide(NamedTuple):
+    """The cells that are seen together, and how high they are in pixels."""
+
+    cells: list[NotebookNode]
+    height: float
+
+
+def lay_out(cells: Sequence[NotebookNode]) -> None:
+    """Give each cell a `slide_type`, where it has none. Outputs count, so the cells are executed ones."""
+    height, has_task = 0.0, False
+    for cell in cells:
+        more = cell_height(cell)
+        kind = (cell.metadata.get("slideshow") or {}).get("slide_type")
+        if kind is None:
+            stays = height + more <= SLIDE_HEIGHT and not (has_task and "check(" not in cell.source)
+            kind = _slide_type(cell, stays)
+            cell.metadata["slideshow"] = NotebookNode(slide_type=kind)
+        if kind in ("slide", "subslide"):
+            height, has_task = more, cell.source.startswith(TASK)
+        elif kind not in ("notes", "skip"):
+            height += more
+
+
+def slides(cells: Sequence[NotebookNode]) -> Iterator[Slide]:
+    """The slides of cells that are laid out."""
+    shown: list[NotebookNode] = []
+    for cell in cells:
+        kind = cell.metadata["slideshow"]["slide_type"]
+        if kind in ("slide", "subslide") and shown:
+            yield Slide(shown, sum(map(cell_height, shown)))
+            shown = []
+        if kind not in ("notes", "skip"):
+            shown.append(cell)
+    if shown:
+        yield Slide(shown, sum(map(cell_height, shown)))
+
+
+def cell_height(cell: NotebookNode) -> float:
+    """Of a cell with its outputs, in pixels."""
+    if cell.cell_type != "code":
+        return prose_height(cell.source)
+    return 32 + 22.8 * len(cell.source.splitlines()) + sum(map(_output_height, cell.get("outputs", ())))
+
+
+def image_bytes(output: NotebookNode) -> bytes | None:
+    """The PNG file that an output shows; `None` if it shows none."""
+    data = output.get("data", {})
+    bare = data.get("image/png")
+    found = _IMAGE.search(data.get("text/html", ""))
+    source = bare or (found and found[1])
+    return base64.b64decode(source) if source else None
+
+
+def output_text(output: NotebookNode) -> str:
+    """What an output says."""
+    return _ANSI.sub("", output.get("text") or output.get("data", {}).get("text/plain", ""))
+
+
+def _slide_type(cell: NotebookNode, stays: bool) -> str:
+    source = cell.source.lstrip()
+    if cell.cell_type == "code":
+        return "-" if stays else "subslide"
+    if source.startswith(("# ", "## ")):
+        return "slide"
+    return "subslide" if source.startswith(("### ", TASK, QUESTION)) else "notes"
+
+
+def _output_height(output: NotebookNode) -> float:
+    image = image_bytes(output)
+    if image is not None:
+        return 38 + int.from_bytes(image[20:24], "big")  # the height, in a PNG file's header
+    lines = output_text(output).splitlines()
+    return 21 + 23 * sum(max(1, ceil(len(line) / OUTPUT_COLUMNS)) for line in lines)
+
+
+def prose_height(source: str) -> float:
+    """Of Markdown, in pixels. Folded answers count as folded."""
+    height, opened, is_folded = 20.0, [], False
+    rows: list[list[float]] = []
+    for token in _MARKDOWN.parse(source):
+        if token.type == "html_block":
+            summary = _SUMMARY.search(token.content)
+            height += 0 if summary is None else _lines_height(len(summary[1]), 32, _ITEM_COLUMNS)
+            is_folded = (is_folded or summary is not None) and "</details>" not in token.content
+        elif is_folded:
+            continue
+        elif token.type == "fence":
+            height += 9 + 23 * len(token.content.splitlines())
+        elif token.nesting == 1:
+            opened.append(token.tag)
+            height += 22 if token.tag in ("ul", "ol") else 0
+            if token.tag == "tr":
+                rows.append([])
+        elif token.nesting == -1:
+            opened.pop()
+            if token.tag == "table":
+                height += _table_height(rows)
+                rows = []
+        elif token.type == "inline":
+            length = sum(map(_width, token.children or ()))
+            if rows:
+                rows[-1].append(length)
+            else:
+                height += _paragraph_height(opened, length)
+    return height
+
+
+def _width(piece: Token) -> float:
+    """In characters of prose. Those of code are wider."""
+    return 1.25 * len(piece.content) if piece.type == "code_inline" else len(piece.content) or 1
+
+
+def _paragraph_height(opened: Sequence[str], length: float) -> float:
+    """Of text of this width in these elements."""
+    if opened[-1] in _HEADINGS:
+        first, line, columns = _HEADINGS[opened[-1]]
+        return first - line + _lines_height(length, line, columns)
+    if "li" in opened:
+        return _lines_height(length, 32, _ITEM_COLUMNS)
+    if "blockquote" in opened:
+        return 70 + _lines_height(length, 26, _QUOTE_COLUMNS)
+    return 20 + _lines_height(length, 26, _PROSE_COLUMNS)
+
+
+def _table_height(rows: Sequence[Sequence[float]]) -> float:
+    """Of a table whose cells are so wide; a column's width follows from its longest cell."""
+    longest = [max(column) for column in zip(*rows, strict=True)]
+    scale = min(1, _TABLE_COLUMNS / sum(longest))
+    return sum(
+        9 + max(_lines_height(n, 24, most * scale) for n, most in zip(row, longest, strict=True))
+        for row in rows
+    )
+
+
+def _lines_height(length: float, line: float, columns: float) -> float:
+    return line * max(1, ceil(length / columns))
