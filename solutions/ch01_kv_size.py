@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from minipaged.baseline.contiguous_breakdown import ReservedRegion
 from minipaged.course.ch01.snapshot import Snapshot
-from minipaged.kv.breakdown import MemoryBreakdown, ReservedRegion
+from minipaged.kv.breakdown import MemoryBreakdown
 
 
 def bytes_per_token(num_layers: int, num_kv_heads: int, head_dim: int, dtype_bytes: int) -> int:

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minipaged.baseline.contiguous_breakdown import ReservedRegion
 from minipaged.baseline.region_allocator import Region
 from minipaged.course.drawing import draw_slots
 from minipaged.course.expect import expect_equal
-from minipaged.kv.breakdown import MemoryBreakdown, ReservedRegion
+from minipaged.kv.breakdown import MemoryBreakdown
 
 
 def _regions(*numbers: tuple[int, int, int]) -> list[ReservedRegion]:

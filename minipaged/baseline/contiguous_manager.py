@@ -14,11 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from minipaged.baseline.contiguous_breakdown import ReservedRegion, contiguous_breakdown
 from minipaged.baseline.region_allocator import Region, RegionAllocator
 from minipaged.baseline.reserve import slots_to_reserve
 from minipaged.choices import ReserveRule
 from minipaged.errors import InvariantError, RequestTooLargeError
-from minipaged.kv.breakdown import MemoryBreakdown, ReservedRegion, contiguous_breakdown
+from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.kv.cache import BlockCopy
 from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix_cache import CachedBlock

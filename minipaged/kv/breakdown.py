@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from minipaged.baseline.region_allocator import Region, RegionAllocator
-from minipaged.errors import InvariantError
 from minipaged.kv.block_pool import BlockPool
 from minipaged.request import Request
 
@@ -90,53 +88,4 @@ def paged_breakdown(pool: BlockPool, block_size: int, running: Iterable[Request]
         internal_fragmentation=len(useful) * block_size - total_useful,
         external_fragmentation=0,
         free=pool.num_free * block_size,
-    )
-
-
-@dataclass(frozen=True)
-class ReservedRegion:
-    """What one sequence holds in a contiguous cache.
-
-    Attributes:
-        region: the slots that were asked for. An allocator that rounds up may have taken more.
-        num_tokens: tokens so far: slots that hold one.
-        num_tokens_at_end: slots that will hold one when the sequence ends.
-    """
-
-    region: Region
-    num_tokens: int
-    num_tokens_at_end: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.num_tokens <= self.num_tokens_at_end <= self.region.num_slots:
-            raise InvariantError(
-                f"{self.region} cannot hold {self.num_tokens} tokens now and {self.num_tokens_at_end} later"
-            )
-
-
-def contiguous_breakdown(
-    allocator: RegionAllocator, reserved: Iterable[ReservedRegion], next_request: int = 1
-) -> MemoryBreakdown:
-    """Divide the slots of a contiguous cache.
-
-    Args:
-        allocator: who divided them.
-        reserved: all regions that are allocated.
-        next_request: slots that the next request will reserve. A free region smaller than that is
-            external fragmentation; one that is large enough is free, as a whole. With 1, when
-            nothing waits, every free slot is free.
-    """
-    token_states = at_end = requested = 0
-    for each in reserved:
-        token_states += each.num_tokens
-        at_end += each.num_tokens_at_end
-        requested += each.region.num_slots
-    rounding = allocator.num_slots - allocator.num_free_slots - requested
-    sizes = [region.num_slots for region in allocator.free_regions()]
-    return MemoryBreakdown(
-        token_states=token_states,
-        reservation=at_end - token_states,
-        internal_fragmentation=requested - at_end,
-        external_fragmentation=rounding + sum(size for size in sizes if size < next_request),
-        free=sum(size for size in sizes if size >= next_request),
     )

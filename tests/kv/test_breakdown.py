@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minipaged.baseline.buddy import BuddyAllocator
+from minipaged.baseline.contiguous_breakdown import ReservedRegion, contiguous_breakdown
 from minipaged.baseline.first_fit import FirstFitAllocator
 from minipaged.baseline.region_allocator import Region, RegionAllocator
 from minipaged.baseline.reserve import slots_to_reserve
 from minipaged.choices import ReserveRule
 from minipaged.errors import InvariantError
-from minipaged.kv.breakdown import MemoryBreakdown, ReservedRegion, contiguous_breakdown, paged_breakdown
+from minipaged.kv.breakdown import MemoryBreakdown, paged_breakdown
 from tests.kv.sequences import compute, computed, forked, make_manager, make_request
 
 

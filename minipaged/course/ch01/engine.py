@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from minipaged.baseline.contiguous_breakdown import ReservedRegion, contiguous_breakdown
 from minipaged.baseline.first_fit import FirstFitAllocator
 from minipaged.course.ch01.snapshot import Snapshot
 from minipaged.errors import OutOfBlocksError
 from minipaged.kv import size
 from minipaged.kv.block_pool import BlockPool
-from minipaged.kv.breakdown import MemoryBreakdown, ReservedRegion, contiguous_breakdown
+from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.kv.size import KVShape, blocks_needed, max_concurrency, max_model_len_that_fits
 
 __all__ = ["max_concurrency", "max_model_len_that_fits"]
