@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minipaged.config import EngineConfig
@@ -9,6 +10,7 @@ from minipaged.engine.prompts import ParsedPrompt, Prompt, check_priority, parse
 from minipaged.errors import PromptError, RequestTooLargeError, SamplingParamsError
 from minipaged.kv.manager import KVManager
 from minipaged.loading.loader import LoadedModel
+from minipaged.model.tokenizer import Tokenizer
 from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.params import SamplingParams
 
@@ -77,6 +79,8 @@ class RequestIntake:
             raise SamplingParamsError(
                 "stop strings need text, and this model came without a tokenizer; use stop_token_ids"
             )
+        if params.skip_special_tokens and self._model.tokenizer is not None:
+            _refuse_hidden_stops(params.stop_strings, self._model.tokenizer)
 
     def _max_tokens(self, num_prompt_tokens: int, wanted: int | None, num_seqs: int, kind: str) -> int:
         room = self._max_model_len - num_prompt_tokens
@@ -89,3 +93,14 @@ class RequestIntake:
         max_tokens = room if wanted is None else min(wanted, room)
         self._manager.check_fits(num_prompt_tokens, max_tokens, num_seqs, kind)
         return max_tokens
+
+
+def _refuse_hidden_stops(stops: Sequence[str], tokenizer: Tokenizer) -> None:
+    """A special token alone is a stop token; within a longer string it could not be found."""
+    for stop in stops:
+        hidden = next((name for name in tokenizer.special_token_ids if name in stop), None)
+        if hidden is not None and stop not in tokenizer.special_token_ids:
+            raise SamplingParamsError(
+                f"stop={stop!r} holds the special token {hidden!r}, which is left out of the text, so that "
+                f"it would never be found: use stop={hidden!r}, or set skip_special_tokens=False"
+            )
