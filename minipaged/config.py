@@ -7,6 +7,7 @@ engine resolves them at start and says what it chose.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
@@ -14,6 +15,7 @@ from minipaged.baseline.region_allocator import RegionAllocatorName
 from minipaged.baseline.reserve import ReserveRule
 from minipaged.config_conflicts import check_conflicts
 from minipaged.errors import ConfigError
+from minipaged.known_names import refuses_unknown_names
 from minipaged.stages import stage_options
 
 if TYPE_CHECKING:
@@ -64,12 +66,14 @@ class EngineOptions(TypedDict, total=False):
     parts: Parts | None
 
 
+@refuses_unknown_names("option", ConfigError)
 @dataclass(frozen=True)
 class EngineConfig:
     """All settings of an engine. Names follow vLLM's where vLLM has one.
 
     Attributes:
-        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id.
+        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id. A `Path` is always a
+            folder or a file, and becomes a string that says so; see `model_name`.
         dtype: `"auto"` is float32 on a CPU and bfloat16 on a CUDA device.
         device: `"auto"` takes cuda, then mps, then cpu. Or a torch device string.
         block_size: tokens per block.
@@ -119,7 +123,7 @@ class EngineConfig:
         ConfigError: a value out of its range, or two that contradict each other.
     """
 
-    model: str = "tiny"
+    model: str | os.PathLike[str] = "tiny"
     dtype: DType = "auto"
     device: str = "auto"
     block_size: int = 16
@@ -147,7 +151,9 @@ class EngineConfig:
     parts: Parts | None = field(default=None, repr=False)
 
     @classmethod
-    def at_stage(cls, stage: int, model: str = "tiny", **options: Unpack[EngineOptions]) -> EngineConfig:
+    def at_stage(
+        cls, stage: int, model: str | os.PathLike[str] = "tiny", **options: Unpack[EngineOptions]
+    ) -> EngineConfig:
         """The engine as it is after a chapter of the course; see `minipaged/stages.py`.
 
         Args:
@@ -161,8 +167,7 @@ class EngineConfig:
         return cls(model=model, **(stage_options(stage) | options))
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, str) or not self.model:
-            raise ConfigError(f"model must be a name or a path, not {self.model!r}")
+        object.__setattr__(self, "model", _model_name(self.model))
         _one_of("dtype", self.dtype, get_args(DType))
         _one_of("load_format", self.load_format, get_args(LoadFormat))
         _one_of("scheduling_policy", self.scheduling_policy, get_args(SchedulingPolicy))
@@ -210,11 +215,26 @@ class EngineConfig:
         check_conflicts(self)
 
     @property
+    def model_name(self) -> str:
+        """`model` with the type that it has once made."""
+        assert isinstance(self.model, str)
+        return self.model
+
+    @property
     def caches_prefixes(self) -> bool:
         """Whether prefix caching is on, `enable_prefix_caching` being `True` or left to the layout."""
         if self.enable_prefix_caching is None:
             return self.kv_layout == "paged" and self.fork_mode == "share"
         return self.enable_prefix_caching
+
+
+def _model_name(model: object) -> str:
+    path = os.fspath(model) if isinstance(model, os.PathLike) else model
+    if not isinstance(path, str) or not path:
+        raise ConfigError(f"model must be a name or a path, not {model!r:.80}")
+    if isinstance(model, str) or os.path.isabs(path) or path.startswith("~"):
+        return path
+    return os.path.join(os.curdir, path)  # Path("tiny") is a folder, and not the model of that name
 
 
 def _int(name: str, value: object) -> int:

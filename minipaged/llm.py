@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Unpack
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from minipaged.config import EngineConfig, EngineOptions
 from minipaged.engine.llm_engine import LLMEngine
 from minipaged.engine.outputs import BeamSearchOutput, BeamSearchSequence, RequestOutput
 from minipaged.engine.prompts import Prompt, TokensPrompt, as_prompt_list
-from minipaged.errors import ConfigError, EngineBusyError, PromptError, SamplingParamsError
+from minipaged.errors import EngineBusyError, PromptError, SamplingParamsError
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.model.tokenizer import ChatMessage
 from minipaged.sampling.beam_params import BeamSearchParams
@@ -26,7 +27,8 @@ class LLM:
     >>> outputs = llm.generate(["Once upon a time"], SamplingParams(temperature=0, max_tokens=32))
 
     Args:
-        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id.
+        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id; or the `Path` of a
+            folder or file.
         options: every other field of `EngineConfig`, by name.
 
     Attributes:
@@ -37,12 +39,7 @@ class LLM:
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
 
-    def __init__(self, model: str = "tiny", **options: Unpack[EngineOptions]) -> None:
-        unknown = sorted(set(options) - set(EngineOptions.__annotations__))
-        if unknown:
-            raise ConfigError(
-                f"no such option: {', '.join(unknown)}; there are {', '.join(EngineOptions.__annotations__)}"
-            )
+    def __init__(self, model: str | PathLike[str] = "tiny", **options: Unpack[EngineOptions]) -> None:
         self._console = Console(stderr=True)
         self._is_watched = self._console.is_terminal or self._console.is_jupyter
         self.engine = LLMEngine(EngineConfig(model=model, **options), progress=self._is_watched)

@@ -15,6 +15,8 @@ from minipaged.baseline.attend_one import AttendOneFn
 from minipaged.baseline.buddy import AllocateBuddy, FreeBuddy, allocate_buddy, free_buddy
 from minipaged.baseline.first_fit import AllocateFirstFit, FreeFirstFit, allocate_first_fit, free_first_fit
 from minipaged.baseline.region_slots import ReadRegion, WriteRegion, read_region, write_region
+from minipaged.errors import ConfigError
+from minipaged.known_names import refuses_unknown_names
 from minipaged.kv.block_table import PadBlockTables, SlotMapping, pad_block_tables, slot_mapping
 from minipaged.kv.cache import CopyBlocks, WriteKV
 from minipaged.kv.copy_on_write import Append, Fork, Free, append, fork, free
@@ -41,6 +43,7 @@ def bytes_per_token(shape: KVShape) -> int:
     return shape.bytes_per_token
 
 
+@refuses_unknown_names("part", ConfigError)
 @dataclass(frozen=True)
 class Parts:
     """The pieces an engine runs with; by default its own.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from numbers import Integral
 
+from minipaged.errors import SamplingParamsError
+from minipaged.known_names import refuses_unknown_names
 from minipaged.sampling.field_checks import (
     check_flag,
     check_integer,
@@ -24,6 +26,7 @@ MAX_LOGPROBS = 20
 """The most alternatives reported for each token: the default of vLLM's engine setting `max_logprobs`."""
 
 
+@refuses_unknown_names("sampling parameter", SamplingParamsError)
 @dataclass(frozen=True)
 class SamplingParams:
     """How the tokens of one request are chosen, and when it ends.

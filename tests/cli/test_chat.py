@@ -107,6 +107,17 @@ def test_what_is_said_at_the_start(chat: Chat) -> None:
     assert len(session.turns) == 2  # a blank line is no turn
 
 
+def test_lines_as_other_systems_write_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = io.BytesIO(b"\xef\xbb\xbf/reset\r\n\r\n/exit\r\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(content, "utf-8", newline="\n"))
+    assert cli.main(["chat", "--model", "tiny"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "the conversation is forgotten" in captured.err
+
+
 def test_an_unknown_command_is_no_message(chat: Chat) -> None:
     session = chat(["/quit now"])
     assert "there is no command '/quit'" in session.err

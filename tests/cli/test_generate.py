@@ -115,6 +115,29 @@ def test_prompts_come_from_stdin(capsys: pytest.CaptureFixture[str], monkeypatch
     assert [json.loads(line)["prompt"] for line in out.splitlines()] == ["first line", "second"]
 
 
+def piped(content: bytes, encoding: str = "utf-8") -> io.TextIOWrapper:
+    """Standard input as Python opens it on Linux, where it takes lines as they are."""
+    return io.TextIOWrapper(io.BytesIO(content), encoding, errors="surrogateescape", newline="\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        (b"caf\xc3\xa9\r\n\r\nsecond \r\n", "utf-8"),
+        (b"\xef\xbb\xbfcaf\xc3\xa9\nsecond ", "UTF8"),
+        (b"\xef\xbb\xbfcaf\xc3\xa9\r\nsecond \r\n", "utf-8"),
+        (b"caf\xe9\r\nsecond \r\n", "latin-1"),
+    ],
+)
+def test_lines_as_other_systems_write_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: bytes, encoding: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(content, encoding))
+    code, out, _ = run(capsys, "--json", "--max-tokens", "1", *POOL)
+    assert code == 0
+    assert [json.loads(line)["prompt"] for line in out.splitlines()] == ["café", "second "]
+
+
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -125,7 +148,8 @@ class _Terminal(io.StringIO):
     [
         (io.StringIO(""), "stdin was empty"),
         (_Terminal(), "no prompt: give one"),
-        (io.TextIOWrapper(io.BytesIO(b"ab\xff\n"), encoding="utf-8"), "from byte 2 on"),
+        (piped(b"ab\xff\n"), "stdin is not utf-8 text, from byte 2 on"),
+        (piped("ab".encode("utf-16")), "stdin is not utf-8 text, from byte 0 on"),
     ],
 )
 def test_no_prompt_is_one_line(
