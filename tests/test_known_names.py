@@ -32,7 +32,7 @@ def stage(**values: object) -> EngineConfig:
 CASES: list[tuple[Make, str, str, type[MinipagedError]]] = [
     (SamplingParams, "temprature", r"temprature \(did you mean temperature\?\)", SamplingParamsError),
     (SamplingParams, "max_new_tokens", r"did you mean max_tokens\?", SamplingParamsError),
-    (SamplingParams, "logit_bias", r"sampling parameter: logit_bias\. There are n, temp", SamplingParamsError),
+    (SamplingParams, "logit_bias", r"parameter: logit_bias\. There are n, temp", SamplingParamsError),
     (SamplingParams, "bad_words", "bad_words", SamplingParamsError),
     (changed, "topk", "top_k", SamplingParamsError),
     (beams, "n_beams", "n_beams", SamplingParamsError),
