@@ -30,6 +30,7 @@ Batching = Literal["continuous", "static"]
 ForkMode = Literal["share", "copy"]
 AttentionBackend = Literal["auto", "reference", "cpu", "triton"]
 HashAlgorithm = Literal["sha256", "sha256_cbor", "xxhash", "xxhash_cbor"]
+GenerationConfigSource = Literal["auto", "vllm"]
 
 
 MAX_BLOCK_SIZE = 2**20
@@ -58,6 +59,7 @@ class EngineOptions(TypedDict, total=False):
     enforce_eager: bool
     load_format: LoadFormat
     seed: int
+    generation_config: GenerationConfigSource
     kv_layout: KVLayoutName
     reserve: ReserveRule
     region_allocator: RegionAllocatorName
@@ -103,6 +105,10 @@ class EngineConfig:
             step are written down once. `True` turns both off. See `minipaged/runner/decode_steps.py`.
         load_format: `"dummy"` fills the model's real shape with random weights.
         seed: seeds the dummy weights, and the sampling of requests that bring no seed.
+        generation_config: how a request without parameters is sampled. `"auto"`: as the model's
+            generation_config.json says (temperature, top_k, top_p, min_p, repetition_penalty,
+            max_new_tokens). `"vllm"`: by `SamplingParams()`, whatever the model says. (vLLM's names. Where
+            a text ends is the model's to say in either case.)
         kv_layout: `"paged"`: blocks, on demand. `"contiguous"`: one region for each sequence, reserved
             for its whole life when its request is admitted, so that nobody is ever preempted.
             `"none"`: nothing is kept, and each step computes a sequence from its beginning; the
@@ -143,6 +149,7 @@ class EngineConfig:
     enforce_eager: bool = False
     load_format: LoadFormat = "auto"
     seed: int = 0
+    generation_config: GenerationConfigSource = "auto"
     kv_layout: KVLayoutName = "paged"
     reserve: ReserveRule = "max"
     region_allocator: RegionAllocatorName = "first_fit"
@@ -176,6 +183,7 @@ class EngineConfig:
             _at_least("num_cpu_blocks", self.num_cpu_blocks, 0)
             if self.preemption_mode != "swap":
                 raise ConfigError("num_cpu_blocks is memory for swapping: set preemption_mode='swap' as well")
+        _one_of("generation_config", self.generation_config, get_args(GenerationConfigSource))
         _one_of("kv_layout", self.kv_layout, get_args(KVLayoutName))
         _one_of("reserve", self.reserve, get_args(ReserveRule))
         _one_of("region_allocator", self.region_allocator, get_args(RegionAllocatorName))

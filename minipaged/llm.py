@@ -46,6 +46,19 @@ class LLM:
         self._num_generated = 0
         if self._is_watched:
             self._console.print(str(self.engine.memory_plan), style="dim", highlight=False)
+            if defaults := str(self.engine.sampling_defaults):
+                note = f"Without sampling_params: {defaults} (the model's generation_config)"
+                self._console.print(note, style="dim", highlight=False)
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """How `generate` and `chat` sample when they are given no parameters: as the model's
+        generation_config.json says, with neutral values for what it leaves out. With the setting
+        `generation_config="vllm"` all values are neutral.
+
+        Raises:
+            SamplingParamsError: a value in the model's files that is not possible.
+        """
+        return self.engine.sampling_defaults.params()
 
     def generate(
         self,
@@ -58,7 +71,8 @@ class LLM:
 
         Args:
             prompts: a string, token ids, a dict (see `minipaged.engine.prompts`), or a list of these.
-            sampling_params: one for all prompts, or one for each; `SamplingParams()` if not given.
+            sampling_params: one for all prompts, or one for each; if not given, what
+                `get_default_sampling_params` gives.
             use_tqdm: show a progress bar, if this is a terminal or a notebook. (vLLM's name.)
 
         Returns:
@@ -162,8 +176,10 @@ class LLM:
     def _params_for(
         self, prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
     ) -> list[SamplingParams]:
-        if params is None or isinstance(params, SamplingParams):
-            return [params or SamplingParams()] * len(prompts)
+        if params is None:
+            params = self.get_default_sampling_params()
+        if isinstance(params, SamplingParams):
+            return [params] * len(prompts)
         if not isinstance(params, list | tuple) or not all(isinstance(p, SamplingParams) for p in params):
             raise SamplingParamsError(
                 f"sampling_params must be SamplingParams, or a list of them, not {params!r:.80}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from minipaged import LLM, EngineConfig, SamplingParams
+from minipaged.config import EngineOptions
 from minipaged.errors import ConfigError, ModelNotFoundError
 from minipaged.loading.locations import TINY_FOLDER
 from tests.loading.gguf_files import write_model
@@ -45,3 +46,8 @@ def test_what_becomes_of_a_path() -> None:
 def test_what_is_neither_a_name_nor_a_path(model: object) -> None:
     with pytest.raises(ConfigError, match="model must be a name or a path"):
         EngineConfig(model)  # pyright: ignore[reportArgumentType]
+
+
+def test_the_options_of_an_llm_are_the_fields_of_a_config() -> None:
+    fields = [field.name for field in dataclasses.fields(EngineConfig)]
+    assert fields == ["model", *EngineOptions.__annotations__]

@@ -33,6 +33,7 @@ from minipaged.request import Request
 from minipaged.runner.model_runner import SequenceResult
 from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.beam_search import BeamSearch
+from minipaged.sampling.defaults import SamplingDefaults
 from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler.scheduler_output import SchedulerOutput
 
@@ -97,6 +98,12 @@ class LLMEngine:
         """Longest prompt plus output of one request, in tokens."""
         return self.memory_plan.max_model_len
 
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """How a request without parameters is sampled: what the model's files say, or nothing."""
+        uses_models = self.config.generation_config == "auto"
+        return self.model.config.sampling_defaults if uses_models else SamplingDefaults()
+
     def add_request(
         self,
         request_id: str,
@@ -109,7 +116,7 @@ class LLMEngine:
         Args:
             request_id: a name of your own, unique among the unfinished requests.
             prompt: a string, token ids, or a dict of either with `cache_salt` and `priority`.
-            params: how to sample, or how to search; `SamplingParams()` if not given.
+            params: how to sample, or how to search; if not given, `sampling_defaults` say it.
             priority: smaller is more urgent; for `scheduling_policy="priority"` alone. A priority
                 in the prompt wins.
 
@@ -123,7 +130,7 @@ class LLMEngine:
             raise RequestIdError(f"request_id must be a non-empty string, not {request_id!r}")
         if request_id in self._requests:
             raise RequestIdError(f"request id {request_id!r} is in use by an unfinished request")
-        params = SamplingParams() if params is None else params
+        params = self.sampling_defaults.params() if params is None else params
         accepted = self._intake.check(prompt, params, priority)
         search = None
         if isinstance(params, BeamSearchParams):

@@ -196,6 +196,22 @@ def test_bad_prompts_are_one_line_after_the_log_line(
     assert message.startswith("minipaged: ")
 
 
+def test_the_models_sampling_values_are_said_and_not_used(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = make_model(tmp_path / "m", num_layers=1, max_position_embeddings=64)
+    options = ("1 2 3", "--token-ids", "--model", str(folder), "--max-tokens", "4")
+    _, plain, err = run(capsys, *options)
+    assert "suggests" not in err
+    values = {"temperature": 9.0, "top_p": 0.95, "max_new_tokens": 2}
+    (folder / "generation_config.json").write_text(json.dumps(values))
+    _, out, err = run(capsys, *options)
+    assert out == plain
+    assert "generation_config suggests temperature=9, top_p=0.95" in err
+    _, _, err = run(capsys, *options, "--temperature", "1")
+    assert "suggests" not in err
+
+
 def test_a_model_without_a_tokenizer_takes_token_ids(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
