@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from minipaged.config import EngineConfig, EngineOptions
 from minipaged.engine.llm_engine import LLMEngine
+from minipaged.engine.one_thread import by_one_thread
 from minipaged.engine.outputs import BeamSearchOutput, BeamSearchSequence, RequestOutput
 from minipaged.engine.prompts import Prompt, TokensPrompt, as_prompt_list
 from minipaged.errors import EngineBusyError, PromptError, SamplingParamsError
@@ -33,16 +34,19 @@ class LLM:
 
     Attributes:
         engine: the `LLMEngine` that does the work.
+        one_thread: lets one thread at a time generate.
 
     Raises:
         ConfigError: an unknown or invalid option.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
+        ForkedProcessError: the process was forked from one that has made an engine.
     """
 
     def __init__(self, model: str | PathLike[str] = "tiny", **options: Unpack[EngineOptions]) -> None:
         self._console = Console(stderr=True)
         self._is_watched = self._console.is_terminal or self._console.is_jupyter
         self.engine = LLMEngine(EngineConfig(model=model, **options), progress=self._is_watched)
+        self.one_thread = self.engine.one_thread
         self._num_generated = 0
         if self._is_watched:
             self._console.print(str(self.engine.memory_plan), style="dim", highlight=False)
@@ -81,7 +85,8 @@ class LLM:
         Raises:
             PromptError, RequestTooLargeError, SamplingParamsError: one of the requests cannot be
                 served; the message says which. Nothing was run then.
-            EngineBusyError: requests that were added through `engine` are unfinished.
+            EngineBusyError: requests that were added through `engine` are unfinished, or another thread
+                is using the engine.
         """
         listed = as_prompt_list(prompts)
         return self._run(listed, self._params_for(listed, sampling_params), use_tqdm)
@@ -190,6 +195,7 @@ class LLM:
             )
         return list(params)
 
+    @by_one_thread
     def _run(
         self,
         prompts: Sequence[Prompt],

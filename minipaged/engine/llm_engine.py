@@ -19,6 +19,7 @@ from minipaged.engine.assembly import assemble, make_bookkeeping
 from minipaged.engine.beam_processor import BeamProcessor
 from minipaged.engine.block_counts import count_step
 from minipaged.engine.intake import RequestIntake
+from minipaged.engine.one_thread import OneThread, by_one_thread
 from minipaged.engine.output_processor import OutputProcessor
 from minipaged.engine.outputs import RequestOutput
 from minipaged.engine.prompts import Prompt
@@ -43,6 +44,9 @@ logger = logging.getLogger(__name__)
 class LLMEngine:
     """Serves requests step by step; `LLM` wraps it for offline use.
 
+    One thread at a time may call it; `stats` and the like, which only look, are free to all. While one is
+    inside, the others' calls raise `EngineBusyError`, and change nothing.
+
     Args:
         config: the settings.
         model: a loaded model to use in place of `config.model`; engines may share one, since
@@ -52,6 +56,8 @@ class LLMEngine:
     Raises:
         ConfigError: settings that contradict each other, or a pool too small for one request.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
+        ForkedProcessError: the process was forked from one that has made an engine. (Also from the calls of
+            an engine that was made before the fork.)
     """
 
     def __init__(
@@ -62,6 +68,7 @@ class LLMEngine:
                 "LLMEngine takes an EngineConfig, as in LLMEngine(EngineConfig(model='tiny')), "
                 f"not {config!r:.80}"
             )
+        self.one_thread = OneThread()
         self.config = config
         machinery = assemble(config, model, progress=progress)
         self.model = machinery.model
@@ -104,6 +111,7 @@ class LLMEngine:
         uses_models = self.config.generation_config == "auto"
         return self.model.config.sampling_defaults if uses_models else SamplingDefaults()
 
+    @by_one_thread
     def add_request(
         self,
         request_id: str,
@@ -166,6 +174,7 @@ class LLMEngine:
         """The ids of all requests that wait or run, in the order of their arrival."""
         return list(self._requests)
 
+    @by_one_thread
     def step(self) -> list[RequestOutput]:
         """Compute one step.
 
@@ -175,6 +184,7 @@ class LLMEngine:
         """
         return [processor.build() for processor in self.advance()]
 
+    @by_one_thread
     def advance(self) -> list[RequestProcessor]:
         """As `step`, without making the outputs: whoever wants only the finished ones, or only
         what is new, saves copying the rest in each step."""
@@ -230,6 +240,7 @@ class LLMEngine:
                 self._forget(request_id)
         return list(advanced.values())
 
+    @by_one_thread
     def abort_request(self, request_id: str) -> RequestOutput | None:
         """End a request at once, and free everything it holds.
 
@@ -244,6 +255,7 @@ class LLMEngine:
         processor.abort()
         return processor.build()
 
+    @by_one_thread
     def abort_all(self) -> None:
         """End all requests, whatever state an interrupt has left them in."""
         try:
@@ -253,10 +265,12 @@ class LLMEngine:
         except Exception:
             self._drop_everything()
 
+    @by_one_thread
     def reset_prefix_cache(self) -> None:
         """Forget all cached blocks. Running requests go on undisturbed."""
         self.kv_manager.reset_prefix_cache()
 
+    @by_one_thread
     def memory_breakdown(self) -> MemoryBreakdown:
         """How the KV memory divides at this moment; see `minipaged.kv.breakdown`. Without a cache
         (`kv_layout="none"`) all is 0."""
@@ -283,6 +297,7 @@ class LLMEngine:
             generation_tokens=self._generation_tokens,
         )
 
+    @by_one_thread
     def check_invariants(self) -> None:
         """Compare all bookkeeping. Slow; for tests.
 
