@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from minipaged.errors import (
         ConfigError,
         EngineBusyError,
+        ForkedProcessError,
         InvariantError,
         MinipagedError,
         ModelNotFoundError,
@@ -56,6 +57,7 @@ _HOME = {
     "RequestTooLargeError": "minipaged.errors",
     "RequestIdError": "minipaged.errors",
     "EngineBusyError": "minipaged.errors",
+    "ForkedProcessError": "minipaged.errors",
     "ModelNotFoundError": "minipaged.errors",
     "UnsupportedModelError": "minipaged.errors",
     "WeightsError": "minipaged.errors",
@@ -73,6 +75,7 @@ __all__ = [
     "EngineBusyError",
     "EngineConfig",
     "EngineStats",
+    "ForkedProcessError",
     "InvariantError",
     "LLMEngine",
     "MemoryBreakdown",

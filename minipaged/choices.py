@@ -15,5 +15,6 @@ Batching = Literal["continuous", "static"]
 ForkMode = Literal["share", "copy"]
 AttentionBackend = Literal["auto", "reference", "cpu", "triton"]
 HashAlgorithm = Literal["sha256", "sha256_cbor", "xxhash", "xxhash_cbor"]
+GenerationConfigSource = Literal["auto", "vllm"]
 
 FinishReason = Literal["stop", "length", "abort"]

@@ -7,6 +7,7 @@ engine resolves them at start and says what it chose.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal, Unpack, get_args
 
@@ -15,6 +16,7 @@ from minipaged.choices import (
     Batching,
     DType,
     ForkMode,
+    GenerationConfigSource,
     HashAlgorithm,
     KVLayoutName,
     LoadFormat,
@@ -24,6 +26,7 @@ from minipaged.choices import (
     SchedulingPolicy,
 )
 from minipaged.errors import ConfigError
+from minipaged.known_names import refuses_unknown_names
 from minipaged.options import EngineOptions
 from minipaged.stages import stage_options
 
@@ -34,12 +37,14 @@ MAX_BLOCK_SIZE = 2**20
 """Far more than any model's context; larger ones only overflow."""
 
 
+@refuses_unknown_names("option", ConfigError)
 @dataclass(frozen=True)
 class EngineConfig:
     """All settings of an engine. Names follow vLLM's where vLLM has one.
 
     Attributes:
-        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id.
+        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id. A `Path` is always a
+            folder or a file, and becomes a string that says so; see `model_name`.
         dtype: `"auto"` is float32 on a CPU and bfloat16 on a CUDA device.
         device: `"auto"` takes cuda, then mps, then cpu. Or a torch device string.
         block_size: tokens per block.
@@ -69,6 +74,10 @@ class EngineConfig:
             step are written down once. `True` turns both off. See `minipaged/runner/decode_steps.py`.
         load_format: `"dummy"` fills the model's real shape with random weights.
         seed: seeds the dummy weights, and the sampling of requests that bring no seed.
+        generation_config: how a request without parameters is sampled. `"auto"`: as the model's
+            generation_config.json says (temperature, top_k, top_p, min_p, repetition_penalty,
+            max_new_tokens). `"vllm"`: by `SamplingParams()`, whatever the model says. (vLLM's names. Where
+            a text ends is the model's to say in either case.)
         kv_layout: `"paged"`: blocks, on demand. `"contiguous"`: one region for each sequence, reserved
             for its whole life when its request is admitted, so that nobody is ever preempted.
             `"none"`: nothing is kept, and each step computes a sequence from its beginning; the
@@ -89,7 +98,7 @@ class EngineConfig:
         ConfigError: a value out of its range, or two that contradict each other.
     """
 
-    model: str = "tiny"
+    model: str | os.PathLike[str] = "tiny"
     dtype: DType = "auto"
     device: str = "auto"
     block_size: int = 16
@@ -109,6 +118,7 @@ class EngineConfig:
     enforce_eager: bool = False
     load_format: LoadFormat = "auto"
     seed: int = 0
+    generation_config: GenerationConfigSource = "auto"
     kv_layout: KVLayoutName = "paged"
     reserve: ReserveRule = "max"
     region_allocator: RegionAllocatorName = "first_fit"
@@ -117,7 +127,9 @@ class EngineConfig:
     parts: Parts | None = field(default=None, repr=False)
 
     @classmethod
-    def at_stage(cls, stage: int, model: str = "tiny", **options: Unpack[EngineOptions]) -> EngineConfig:
+    def at_stage(
+        cls, stage: int, model: str | os.PathLike[str] = "tiny", **options: Unpack[EngineOptions]
+    ) -> EngineConfig:
         """The engine as it is after a chapter of the course; see `minipaged/stages.py`.
 
         Args:
@@ -131,8 +143,7 @@ class EngineConfig:
         return cls(model=model, **(stage_options(stage) | options))
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, str) or not self.model:
-            raise ConfigError(f"model must be a name or a path, not {self.model!r}")
+        object.__setattr__(self, "model", _model_name(self.model))
         _one_of("dtype", self.dtype, get_args(DType))
         _one_of("load_format", self.load_format, get_args(LoadFormat))
         _one_of("scheduling_policy", self.scheduling_policy, get_args(SchedulingPolicy))
@@ -141,6 +152,7 @@ class EngineConfig:
             _at_least("num_cpu_blocks", self.num_cpu_blocks, 0)
             if self.preemption_mode != "swap":
                 raise ConfigError("num_cpu_blocks is memory for swapping: set preemption_mode='swap' as well")
+        _one_of("generation_config", self.generation_config, get_args(GenerationConfigSource))
         _one_of("kv_layout", self.kv_layout, get_args(KVLayoutName))
         _one_of("reserve", self.reserve, get_args(ReserveRule))
         _one_of("region_allocator", self.region_allocator, get_args(RegionAllocatorName))
@@ -180,11 +192,26 @@ class EngineConfig:
         _check_conflicts(self)
 
     @property
+    def model_name(self) -> str:
+        """`model` with the type that it has once made."""
+        assert isinstance(self.model, str)
+        return self.model
+
+    @property
     def caches_prefixes(self) -> bool:
         """Whether prefix caching is on, `enable_prefix_caching` being `True` or left to the layout."""
         if self.enable_prefix_caching is None:
             return self.kv_layout == "paged" and self.fork_mode == "share"
         return self.enable_prefix_caching
+
+
+def _model_name(model: object) -> str:
+    path = os.fspath(model) if isinstance(model, os.PathLike) else model
+    if not isinstance(path, str) or not path:
+        raise ConfigError(f"model must be a name or a path, not {model!r:.80}")
+    if isinstance(model, str) or os.path.isabs(path) or path.startswith("~"):
+        return path
+    return os.path.join(os.curdir, path)  # Path("tiny") is a folder, and not the model of that name
 
 
 def _int(name: str, value: object) -> int:

@@ -31,7 +31,12 @@ class RequestIdError(MinipagedError, ValueError):
 
 
 class EngineBusyError(MinipagedError):
-    """The engine has unfinished requests, and what was asked for needs it to itself."""
+    """Another thread is using the engine; or it has unfinished requests, and what was asked for needs it to
+    itself."""
+
+
+class ForkedProcessError(MinipagedError):
+    """An engine cannot compute in this process: the threads that it counts on were lost in a fork."""
 
 
 class ModelNotFoundError(MinipagedError, ValueError):

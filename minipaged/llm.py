@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Unpack
 
 from rich.console import Console
@@ -10,9 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from minipaged.config import EngineConfig
 from minipaged.engine.llm_engine import LLMEngine
+from minipaged.engine.one_thread import by_one_thread
 from minipaged.engine.outputs import BeamSearchOutput, BeamSearchSequence, RequestOutput
 from minipaged.engine.prompts import Prompt, TokensPrompt, as_prompt_list
-from minipaged.errors import ConfigError, EngineBusyError, PromptError, SamplingParamsError
+from minipaged.errors import EngineBusyError, PromptError, SamplingParamsError
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.model.tokenizer import ChatMessage
 from minipaged.options import EngineOptions
@@ -27,29 +29,41 @@ class LLM:
     >>> outputs = llm.generate(["Once upon a time"], SamplingParams(temperature=0, max_tokens=32))
 
     Args:
-        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id.
+        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id; or the `Path` of a
+            folder or file.
         options: every other field of `EngineConfig`, by name.
 
     Attributes:
         engine: the `LLMEngine` that does the work.
+        one_thread: lets one thread at a time generate.
 
     Raises:
         ConfigError: an unknown or invalid option.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
+        ForkedProcessError: the process was forked from one that has made an engine.
     """
 
-    def __init__(self, model: str = "tiny", **options: Unpack[EngineOptions]) -> None:
-        unknown = sorted(set(options) - set(EngineOptions.__annotations__))
-        if unknown:
-            raise ConfigError(
-                f"no such option: {', '.join(unknown)}; there are {', '.join(EngineOptions.__annotations__)}"
-            )
+    def __init__(self, model: str | PathLike[str] = "tiny", **options: Unpack[EngineOptions]) -> None:
         self._console = Console(stderr=True)
         self._is_watched = self._console.is_terminal or self._console.is_jupyter
         self.engine = LLMEngine(EngineConfig(model=model, **options), progress=self._is_watched)
+        self.one_thread = self.engine.one_thread
         self._num_generated = 0
         if self._is_watched:
             self._console.print(str(self.engine.memory_plan), style="dim", highlight=False)
+            if defaults := str(self.engine.sampling_defaults):
+                note = f"Without sampling_params: {defaults} (the model's generation_config)"
+                self._console.print(note, style="dim", highlight=False)
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """How `generate` and `chat` sample when they are given no parameters: as the model's
+        generation_config.json says, with neutral values for what it leaves out. With the setting
+        `generation_config="vllm"` all values are neutral.
+
+        Raises:
+            SamplingParamsError: a value in the model's files that is not possible.
+        """
+        return self.engine.sampling_defaults.params()
 
     def generate(
         self,
@@ -62,7 +76,8 @@ class LLM:
 
         Args:
             prompts: a string, token ids, a dict (see `minipaged.engine.prompts`), or a list of these.
-            sampling_params: one for all prompts, or one for each; `SamplingParams()` if not given.
+            sampling_params: one for all prompts, or one for each; if not given, what
+                `get_default_sampling_params` gives.
             use_tqdm: show a progress bar, if this is a terminal or a notebook. (vLLM's name.)
 
         Returns:
@@ -71,7 +86,8 @@ class LLM:
         Raises:
             PromptError, RequestTooLargeError, SamplingParamsError: one of the requests cannot be
                 served; the message says which. Nothing was run then.
-            EngineBusyError: requests that were added through `engine` are unfinished.
+            EngineBusyError: requests that were added through `engine` are unfinished, or another thread
+                is using the engine.
         """
         listed = as_prompt_list(prompts)
         return self._run(listed, self._params_for(listed, sampling_params), use_tqdm)
@@ -166,8 +182,10 @@ class LLM:
     def _params_for(
         self, prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
     ) -> list[SamplingParams]:
-        if params is None or isinstance(params, SamplingParams):
-            return [params or SamplingParams()] * len(prompts)
+        if params is None:
+            params = self.get_default_sampling_params()
+        if isinstance(params, SamplingParams):
+            return [params] * len(prompts)
         if not isinstance(params, list | tuple) or not all(isinstance(p, SamplingParams) for p in params):
             raise SamplingParamsError(
                 f"sampling_params must be SamplingParams, or a list of them, not {params!r:.80}"
@@ -178,6 +196,7 @@ class LLM:
             )
         return list(params)
 
+    @by_one_thread
     def _run(
         self,
         prompts: Sequence[Prompt],

@@ -9,6 +9,7 @@ from minipaged.choices import (
     Batching,
     DType,
     ForkMode,
+    GenerationConfigSource,
     HashAlgorithm,
     KVLayoutName,
     LoadFormat,
@@ -44,6 +45,7 @@ class EngineOptions(TypedDict, total=False):
     enforce_eager: bool
     load_format: LoadFormat
     seed: int
+    generation_config: GenerationConfigSource
     kv_layout: KVLayoutName
     reserve: ReserveRule
     region_allocator: RegionAllocatorName

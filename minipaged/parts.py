@@ -15,6 +15,8 @@ from minipaged.baseline.attend_one import AttendOneFn
 from minipaged.baseline.buddy import AllocateBuddy, FreeBuddy, allocate_buddy, free_buddy
 from minipaged.baseline.first_fit import AllocateFirstFit, FreeFirstFit, allocate_first_fit, free_first_fit
 from minipaged.baseline.region_slots import ReadRegion, WriteRegion, read_region, write_region
+from minipaged.errors import ConfigError
+from minipaged.known_names import refuses_unknown_names
 from minipaged.kv.block_table import PadBlockTables, SlotMapping, pad_block_tables, slot_mapping
 from minipaged.kv.cache import CopyBlocks, WriteKV
 from minipaged.kv.copy_on_write import Append, Fork, Free, append, fork, free
@@ -53,6 +55,7 @@ _CAPTURED: Needs = {**_PAGED, "enforce_eager": (False,), "attention_backend": ("
 _PREFIX_CACHE: Needs = {**_PAGED, "enable_prefix_caching": (True,)}
 
 
+@refuses_unknown_names("part", ConfigError)
 @dataclass(frozen=True)
 class Parts:
     """The pieces an engine runs with; by default its own.

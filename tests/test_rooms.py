@@ -20,6 +20,7 @@ AT_THE_ROOT = {
     "choices",
     "config",
     "errors",
+    "known_names",
     "llm",
     "options",
     "parts",

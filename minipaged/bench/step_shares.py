@@ -94,7 +94,7 @@ def _measure(machinery: Machinery, config: EngineConfig, num_requests: int, num_
         )
     times = [_step(machinery, layout, processors) for _ in range(num_steps + 2)][2:]
     schedule, prepare, take_in, whole = (median(column) for column in zip(*times, strict=True))
-    return StepShare(config.model, num_requests, whole, schedule, prepare, take_in)
+    return StepShare(config.model_name, num_requests, whole, schedule, prepare, take_in)
 
 
 def _step(

@@ -9,26 +9,25 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from minipaged.cli.engine_options import (
-    add_engine_arguments,
-    add_sampling_arguments,
-    engine_options,
-    fetch_model,
-    sampling_params,
-)
+from minipaged.cli.engine_options import add_engine_arguments, engine_options, fetch_model
 from minipaged.cli.interrupt import interruptible
+from minipaged.cli.sampling_options import add_sampling_arguments, in_words, sampling_params
 from minipaged.cli.streams import remark
 from minipaged.cli.threads import suitable_threads
 from minipaged.errors import MinipagedError, PromptError
+from minipaged.sampling.params import SamplingParams
 from minipaged.view.printable import printable
 
 if TYPE_CHECKING:
     from minipaged.cli.conversation import Conversation
     from minipaged.engine.llm_engine import LLMEngine
     from minipaged.engine.outputs import RequestOutput
-    from minipaged.sampling.params import SamplingParams
+    from minipaged.sampling.defaults import SamplingDefaults
 
 COMMANDS = "/reset forgets the conversation, /exit or Ctrl-D leaves, Ctrl-C stops an answer"
+
+OWN = SamplingParams(temperature=0.2, top_p=0.9, max_tokens=256)
+"""How an answer is sampled where neither an option nor the model's generation_config says it."""
 
 ANSWER_SHARE = 4
 """The last 1/4 of max_model_len is kept for the answer, unless --max-tokens is less."""
@@ -37,7 +36,7 @@ ANSWER_SHARE = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged chat`."""
     parser.add_argument("--system", metavar="TEXT", help="a message to the model that comes before all turns")
-    add_sampling_arguments(parser, max_tokens=256, temperature=0.2, top_p=0.9)
+    add_sampling_arguments(parser, OWN, model_goes_first=True)
     add_engine_arguments(parser, model="smollm2-135m")
     parser.description = (
         f"{parser.description} Within it: {COMMANDS}. A conversation that outgrows max_model_len loses its "
@@ -47,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Talk until the input ends. Raises `MinipagedError` if the model cannot chat."""
-    params = sampling_params(args)
+    sampling_params(args, OWN)  # a bad option is refused before the model is loaded
 
     from minipaged.cli.conversation import Conversation
     from minipaged.config import EngineConfig
@@ -64,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     conversation = Conversation(tokenizer, args.system)
     remark(str(engine.memory_plan))
     remark(COMMANDS)
+    params = sampling_params(args, _with_models_values(engine.sampling_defaults))
+    remark(f"sampling: {in_words(params)}")
     if not conversation.has_template:
         remark(
             f"{args.model} has no chat template: it gets a plain transcript, and goes on with it as it likes"
@@ -72,6 +73,14 @@ def run(args: argparse.Namespace) -> int:
     with suitable_threads(engine.model.decoder):
         _Chat(engine, conversation, params).run()
     return 0
+
+
+def _with_models_values(defaults: SamplingDefaults) -> SamplingParams:
+    """The command's own values, and in their place those that the model's files name. How long an answer
+    may be is not theirs to say."""
+    params = defaults.params()
+    named = {name: getattr(params, name) for name in defaults.named if name != "max_tokens"}
+    return replace(OWN, **named)
 
 
 class _Chat:

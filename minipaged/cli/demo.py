@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_arguments(parser, model="tiny")
     parser.description = (
         f"{parser.description} Sizes that are not given are chosen so that prefixes are shared and the pool "
-        "runs dry."
+        f"runs dry. Each token is the likeliest, with a repetition penalty of {REPETITION_PENALTY}, whatever "
+        "the model's generation_config says."
     )
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from minipaged.choices import AttentionBackend, DType, LoadFormat
 from minipaged.cli.arguments import memory_amount, positive_int
 from minipaged.cli.streams import remark
 from minipaged.options import EngineOptions
 from minipaged.stages import NUM_STAGES, stage_options
-
-if TYPE_CHECKING:
-    from minipaged.sampling.params import SamplingParams
 
 _ENGINE_OPTIONS = (
     "dtype",
@@ -28,18 +25,6 @@ _ENGINE_OPTIONS = (
     "attention_backend",
     "enforce_eager",
     "load_format",
-)
-
-_SAMPLING_OPTIONS = (
-    "n",
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "seed",
-    "stop",
 )
 
 
@@ -112,56 +97,6 @@ def add_engine_arguments(parser: argparse.ArgumentParser, *, model: str) -> None
     )
 
 
-def add_sampling_arguments(
-    parser: argparse.ArgumentParser, *, max_tokens: int, temperature: float, top_p: float = 1.0
-) -> None:
-    """Add the options that become `SamplingParams`. Their ranges are checked there."""
-    group = parser.add_argument_group("sampling")
-    group.add_argument(
-        "--max-tokens",
-        type=int,
-        metavar="N",
-        default=max_tokens,
-        help=f"most tokens of an output (default {max_tokens})",
-    )
-    group.add_argument(
-        "--temperature",
-        type=float,
-        metavar="T",
-        default=temperature,
-        help=f"0: always the likeliest token (default {temperature:g})",
-    )
-    group.add_argument(
-        "--top-p",
-        type=float,
-        metavar="P",
-        default=top_p,
-        help=f"draw from the likeliest tokens that add up to this probability (default {top_p:g})",
-    )
-    group.add_argument(
-        "--top-k", type=int, metavar="K", default=0, help="draw from this many tokens (default 0: all)"
-    )
-    group.add_argument(
-        "--min-p",
-        type=float,
-        metavar="P",
-        default=0.0,
-        help="draw from tokens at least this share as likely as the likeliest (default 0)",
-    )
-    group.add_argument(
-        "--repetition-penalty", type=float, metavar="X", default=1.0, help="above 1: repeat less (default 1)"
-    )
-    group.add_argument(
-        "--seed",
-        type=int,
-        metavar="N",
-        help="another seed gives other draws (default: the engine's own, the same in every run)",
-    )
-    group.add_argument(
-        "--stop", action="append", metavar="TEXT", help="end the output where this text appears; repeatable"
-    )
-
-
 def engine_options(args: argparse.Namespace) -> EngineOptions:
     """The engine options that were given; with `--stage`, on top of those of the stage."""
     options = EngineOptions() if args.stage is None else stage_options(args.stage)
@@ -170,17 +105,6 @@ def engine_options(args: argparse.Namespace) -> EngineOptions:
         if value is not None:
             options[name] = value
     return options
-
-
-def sampling_params(args: argparse.Namespace) -> SamplingParams:
-    """What was asked of the sampler.
-
-    Raises:
-        SamplingParamsError: a value out of its range.
-    """
-    from minipaged.sampling.params import SamplingParams
-
-    return SamplingParams(**{name: getattr(args, name) for name in _SAMPLING_OPTIONS if hasattr(args, name)})
 
 
 def fetch_model(args: argparse.Namespace) -> None:

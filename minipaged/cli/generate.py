@@ -8,24 +8,22 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from minipaged.cli.engine_options import (
-    add_engine_arguments,
-    add_sampling_arguments,
-    engine_options,
-    fetch_model,
-    sampling_params,
-)
+from minipaged.cli.engine_options import add_engine_arguments, engine_options, fetch_model
+from minipaged.cli.sampling_options import add_sampling_arguments, sampling_params
 from minipaged.cli.streams import remark, stderr_console, stdout_console
 from minipaged.cli.threads import suitable_threads
 from minipaged.errors import PromptError
+from minipaged.sampling.params import SamplingParams
 from minipaged.view.printable import one_line, printable
 
 if TYPE_CHECKING:
     from minipaged.engine.outputs import CompletionOutput, RequestOutput
     from minipaged.engine.prompts import Prompt
-    from minipaged.sampling.params import SamplingParams
 
 EXIT_REQUEST_FAILED = 1
+
+OWN = SamplingParams(temperature=0, max_tokens=64)
+"""The same text in every run, whatever the model's generation_config says."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,14 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="a text to go on with; without one, each line of stdin that is not blank is a prompt",
     )
-    parser.add_argument("--n", type=int, metavar="N", default=1, help="samples of each prompt (default 1)")
+    parser.add_argument("--n", type=int, metavar="N", help="samples of each prompt (default 1)")
     parser.add_argument(
         "--token-ids", action="store_true", help="a PROMPT is token ids, with commas or spaces between them"
     )
     parser.add_argument(
         "--json", action="store_true", help="print each output as a line of JSON, with its token ids"
     )
-    add_sampling_arguments(parser, max_tokens=64, temperature=0.0)
+    add_sampling_arguments(parser, OWN)
     add_engine_arguments(parser, model="tiny")
 
 
@@ -51,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the outputs. Raises `MinipagedError` for what cannot be served."""
     texts = args.prompts or _read_prompts()
     prompts: list[Prompt] = [parse_token_ids(text) if args.token_ids else text for text in texts]
-    params = sampling_params(args)
+    params = sampling_params(args, OWN)
 
     from minipaged.llm import LLM
 
@@ -59,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     llm = LLM(args.model, **engine_options(args))
     if not stderr_console().is_terminal:
         remark(str(llm.engine.memory_plan))  # in a terminal, LLM has shown it
+    if params.greedy and (suggested := str(llm.engine.sampling_defaults)):
+        remark(f"The likeliest token, always; the model's generation_config suggests {suggested}")
     with suitable_threads(llm.engine.model.decoder):
         outputs = llm.generate(prompts, params)
     _say_what_had_no_effect(params)

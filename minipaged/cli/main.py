@@ -8,6 +8,7 @@ at once.
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
 import io
 import os
@@ -172,7 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _mend_streams() -> None:
     """Closed streams go nowhere, and what an encoding does not have is shown as `?`: a command must not
-    fail because of where its output goes."""
+    fail because of where its output goes. A line of the input is its text alone."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end of the process)
     if sys.stderr is None:
@@ -180,6 +181,11 @@ def _mend_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    # Files of other systems end their lines with \r\n and may begin with a byte-order mark.
+    if isinstance(sys.stdin, io.TextIOWrapper) and not sys.stdin.isatty():
+        is_utf_8 = codecs.lookup(sys.stdin.encoding).name == "utf-8"
+        encoding = "utf-8-sig" if is_utf_8 else sys.stdin.encoding
+        sys.stdin.reconfigure(encoding=encoding, errors="strict", newline=None)
     if os.environ.get("COLUMNS") == "0":
         del os.environ["COLUMNS"]  # rich would print nothing at all
 

@@ -142,7 +142,7 @@ def load_configured_model(config: EngineConfig, *, progress: bool = False) -> Lo
     """
     device = resolve_device(config.device)
     return load_model(
-        config.model,
+        config.model_name,
         dtype=resolve_dtype(config.dtype, device),
         device=device,
         load_format=config.load_format,

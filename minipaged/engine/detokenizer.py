@@ -39,15 +39,15 @@ _TAIL = 3 * _UNFINISHED + _UNFINISHED  # three U+FFFD of up to three bytes, and 
 _MAX_PENDING = _HEAD + _TAIL + 8  # cut at this length, and so only every eighth token
 
 Decode = Callable[[Sequence[int]], str]
-"""Token ids to text, special tokens skipped."""
+"""Token ids to text. Special tokens are skipped or shown, always the one or the other."""
 
 
 class Detokenizer:
     """The text of one sequence, piece by piece.
 
     Args:
-        decode: token ids to text, special tokens skipped. Decoding more tokens must only ever add
-            text, apart from U+FFFD at the end (so no `clean_up_tokenization_spaces`).
+        decode: token ids to text. Decoding more tokens must only ever add text, apart from U+FFFD
+            at the end (so no `clean_up_tokenization_spaces`).
         prompt_token_ids: the prompt. Its end serves as the first context; its text is never
             returned, and a character that it leaves unfinished is not continued.
     """

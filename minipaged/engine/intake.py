@@ -93,6 +93,8 @@ class RequestIntake:
             raise SamplingParamsError(
                 "stop strings need text, and this model came without a tokenizer; use stop_token_ids"
             )
+        if params.skip_special_tokens and self._model.tokenizer is not None:
+            _refuse_hidden_stops(params.stop_strings, self._model.tokenizer)
 
     def _max_tokens(self, num_prompt_tokens: int, wanted: int | None, num_seqs: int, kind: str) -> int:
         room = self._max_model_len - num_prompt_tokens
@@ -188,3 +190,14 @@ def check_priority(priority: object) -> int:
     if isinstance(priority, bool) or not isinstance(priority, Integral):
         raise PromptError(f"priority must be an integer (smaller is more urgent), not {priority!r:.80}")
     return int(priority)
+
+
+def _refuse_hidden_stops(stops: Sequence[str], tokenizer: Tokenizer) -> None:
+    """A special token alone is a stop token; within a longer string it could not be found."""
+    for stop in stops:
+        hidden = next((name for name in tokenizer.special_token_ids if name in stop), None)
+        if hidden is not None and stop not in tokenizer.special_token_ids:
+            raise SamplingParamsError(
+                f"stop={stop!r} holds the special token {hidden!r}, which is left out of the text, so that "
+                f"it would never be found: use stop={hidden!r}, or set skip_special_tokens=False"
+            )

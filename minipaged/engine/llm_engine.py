@@ -17,6 +17,7 @@ from minipaged.config import EngineConfig
 from minipaged.engine.assembly import assemble, make_bookkeeping
 from minipaged.engine.beam_processor import BeamProcessor
 from minipaged.engine.intake import RequestIntake
+from minipaged.engine.one_thread import OneThread, by_one_thread
 from minipaged.engine.output_processor import OutputProcessor
 from minipaged.engine.outputs import RequestOutput
 from minipaged.engine.prompts import Prompt
@@ -30,6 +31,7 @@ from minipaged.request import Request
 from minipaged.runner.model_runner import SequenceResult
 from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.beam_search import BeamSearch
+from minipaged.sampling.defaults import SamplingDefaults
 from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler.scheduler_output import SchedulerOutput
 
@@ -41,6 +43,9 @@ RequestProcessor = OutputProcessor | BeamProcessor
 class LLMEngine:
     """Serves requests step by step; `LLM` wraps it for offline use.
 
+    One thread at a time may call it; `stats` and the like, which only look, are free to all. While one is
+    inside, the others' calls raise `EngineBusyError`, and change nothing.
+
     Args:
         config: the settings.
         model: a loaded model to use in place of `config.model`; engines may share one, since
@@ -50,6 +55,8 @@ class LLMEngine:
     Raises:
         ConfigError: settings that contradict each other, or a pool too small for one request.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
+        ForkedProcessError: the process was forked from one that has made an engine. (Also from the calls of
+            an engine that was made before the fork.)
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class LLMEngine:
                 "LLMEngine takes an EngineConfig, as in LLMEngine(EngineConfig(model='tiny')), "
                 f"not {config!r:.80}"
             )
+        self.one_thread = OneThread()
         self.config = config
         machinery = assemble(config, model, progress=progress)
         self.model = machinery.model
@@ -96,6 +104,13 @@ class LLMEngine:
         """Longest prompt plus output of one request, in tokens."""
         return self.memory_plan.max_model_len
 
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """How a request without parameters is sampled: what the model's files say, or nothing."""
+        uses_models = self.config.generation_config == "auto"
+        return self.model.config.sampling_defaults if uses_models else SamplingDefaults()
+
+    @by_one_thread
     def add_request(
         self,
         request_id: str,
@@ -108,7 +123,7 @@ class LLMEngine:
         Args:
             request_id: a name of your own, unique among the unfinished requests.
             prompt: a string, token ids, or a dict of either with `cache_salt` and `priority`.
-            params: how to sample, or how to search; `SamplingParams()` if not given.
+            params: how to sample, or how to search; if not given, `sampling_defaults` say it.
             priority: smaller is more urgent; for `scheduling_policy="priority"` alone. A priority
                 in the prompt wins.
 
@@ -122,7 +137,7 @@ class LLMEngine:
             raise RequestIdError(f"request_id must be a non-empty string, not {request_id!r}")
         if request_id in self._requests:
             raise RequestIdError(f"request id {request_id!r} is in use by an unfinished request")
-        params = SamplingParams() if params is None else params
+        params = self.sampling_defaults.params() if params is None else params
         accepted = self._intake.check(prompt, params, priority)
         search = None
         if isinstance(params, BeamSearchParams):
@@ -158,6 +173,7 @@ class LLMEngine:
         """The ids of all requests that wait or run, in the order of their arrival."""
         return list(self._requests)
 
+    @by_one_thread
     def step(self) -> list[RequestOutput]:
         """Compute one step.
 
@@ -167,6 +183,7 @@ class LLMEngine:
         """
         return [processor.build() for processor in self.advance()]
 
+    @by_one_thread
     def advance(self) -> list[RequestProcessor]:
         """As `step`, without making the outputs: whoever wants only the finished ones, or only
         what is new, saves copying the rest in each step."""
@@ -224,6 +241,7 @@ class LLMEngine:
                 self._forget(request_id)
         return list(advanced.values())
 
+    @by_one_thread
     def abort_request(self, request_id: str) -> RequestOutput | None:
         """End a request at once, and free everything it holds.
 
@@ -238,6 +256,7 @@ class LLMEngine:
         processor.abort()
         return processor.build()
 
+    @by_one_thread
     def abort_all(self) -> None:
         """End all requests, whatever state an interrupt has left them in."""
         try:
@@ -247,10 +266,12 @@ class LLMEngine:
         except Exception:
             self._drop_everything()
 
+    @by_one_thread
     def reset_prefix_cache(self) -> None:
         """Forget all cached blocks. Running requests go on undisturbed."""
         self.kv_manager.reset_prefix_cache()
 
+    @by_one_thread
     def memory_breakdown(self) -> MemoryBreakdown:
         """How the KV memory divides at this moment; see `minipaged.kv.breakdown`. Without a cache
         (`kv_layout="none"`) all is 0."""
@@ -278,6 +299,7 @@ class LLMEngine:
             generation_tokens=self._generation_tokens,
         )
 
+    @by_one_thread
     def check_invariants(self) -> None:
         """Compare all bookkeeping. Slow; for tests.
 

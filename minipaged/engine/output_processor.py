@@ -7,7 +7,9 @@ prompt ends, the other samples fork; a sample that ends gives back its blocks.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from minipaged.choices import FinishReason
 from minipaged.engine.detokenizer import Detokenizer
@@ -15,9 +17,11 @@ from minipaged.engine.outputs import CompletionOutput, PositionLogprobs, Request
 from minipaged.engine.stop_strings import StopChecker
 from minipaged.kv.manager import KVManager
 from minipaged.loading.loader import LoadedModel
+from minipaged.model.tokenizer import Tokenizer
 from minipaged.request import Request, Sequence
 from minipaged.runner.model_runner import SequenceResult
 from minipaged.sampling.logprobs import TokenLogprobs, decode_logprobs
+from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import SampledToken
 
 
@@ -34,7 +38,8 @@ class _SampleOutput:
         )
         self.detokenizer: Detokenizer | None = None
         if model.tokenizer is not None:
-            self.detokenizer = Detokenizer(model.tokenizer.decode, request.prompt_token_ids)
+            decode = partial(model.tokenizer.decode, skip_special_tokens=request.params.skip_special_tokens)
+            self.detokenizer = Detokenizer(decode, request.prompt_token_ids)
 
 
 class OutputProcessor:
@@ -49,6 +54,7 @@ class OutputProcessor:
         self._manager = manager
         self._model = model
         self._tokenizer = model.tokenizer
+        self._stop_names = _hidden_stops(request.params, model.tokenizer)
         self._samples: dict[int, _SampleOutput] = {}
         self._prompt_logprobs: list[PositionLogprobs | None] = [None]
         self._arrival_time = arrival_time
@@ -113,6 +119,12 @@ class OutputProcessor:
             if params.include_stop_str_in_output:
                 self._append_token_text(sample, sampled.token_id, is_armed)
             self._finish(seq, "stop", None if is_end else sampled.token_id)
+            return
+        stop_name = self._stop_names.get(sampled.token_id)
+        if is_armed and stop_name is not None:
+            self._finish(seq, "stop", stop_name)
+            if params.include_stop_str_in_output:
+                sample.text += stop_name
             return
         matched = self._append_token_text(sample, sampled.token_id, is_armed)
         if matched is not None:
@@ -196,3 +208,11 @@ class OutputProcessor:
         except Exception:
             # The fault that ended this request may strike again; the text stays as it is.
             return
+
+
+def _hidden_stops(params: SamplingParams, tokenizer: Tokenizer | None) -> Mapping[int, str]:
+    """The stop strings that are special tokens which do not show, by the tokens' ids."""
+    if tokenizer is None or not params.skip_special_tokens:
+        return {}
+    special = tokenizer.special_token_ids
+    return {special[name]: name for name in params.stop_strings if name in special}

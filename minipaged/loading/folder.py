@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer as Backend
 
 from minipaged.errors import ModelNotFoundError, UnsupportedModelError
+from minipaged.loading.generation_config import with_generation_config
 from minipaged.loading.hf_config import read_hf_config
 from minipaged.loading.json_fields import read_json
-from minipaged.model.config import ModelConfig, token_ids
+from minipaged.model.config import ModelConfig
 from minipaged.model.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _PLAIN_FIELDS = frozenset(
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """The model's shape from config.json, with the end tokens of generation_config.json added.
+    """The model's shape from config.json; where it stops and how it is sampled from generation_config.json.
 
     Raises:
         ModelNotFoundError: no config.json.
@@ -46,15 +46,14 @@ def read_config(folder: Path) -> ModelConfig:
         config = read_hf_config(values)
     except UnsupportedModelError as error:
         raise UnsupportedModelError(f"{folder / 'config.json'}: {error}") from error
-    if (folder / "generation_config.json").is_file():
-        generation = folder / "generation_config.json"
-        named = read_json(generation).get("eos_token_id")
-        try:
-            more = token_ids(named)
-        except UnsupportedModelError as error:
-            raise UnsupportedModelError(f"{generation}: {error}") from error
-        config = replace(config, eos_token_ids=tuple(dict.fromkeys(config.eos_token_ids + more)))
-    return config
+    generation = folder / "generation_config.json"
+    if not generation.is_file():
+        return config
+    values = read_json(generation)
+    try:
+        return with_generation_config(config, values)
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(f"{generation}: {error}") from error
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 from gguf import GGMLQuantizationType
 
 from minipaged.errors import UnsupportedModelError
+from minipaged.loading.gguf_end_tokens import end_token_ids
 from minipaged.loading.gguf_file import GgufFile, GgufValue
 from minipaged.model.config import Architecture, ModelConfig, RopeConfig, unsupported
+from minipaged.sampling.defaults import SamplingDefaults
 
 _DIVISORS = "rope_freqs.weight"
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")
-_END_TOKENS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
 def read_config(file: GgufFile) -> ModelConfig:
@@ -53,10 +55,9 @@ def read_config(file: GgufFile) -> ModelConfig:
         qkv_bias="blk.0.attn_q.bias" in file.tensors,
         o_bias="blk.0.attn_output.bias" in file.tensors,
         qk_norm=architecture == "qwen3",
-        bos_token_id=_token_id(file, "bos_token_id"),
-        eos_token_ids=tuple(
-            dict.fromkeys(i for name in _END_TOKENS if (i := _token_id(file, name)) is not None)
-        ),
+        bos_token_id=file.token_id("bos"),
+        eos_token_ids=end_token_ids(file),
+        sampling_defaults=_sampling_defaults(file),
     )
 
 
@@ -128,6 +129,20 @@ def _rope(file: GgufFile, get: _Metadata) -> RopeConfig:
     raise unsupported(f"RoPE scaling {kind!r}")
 
 
-def _token_id(file: GgufFile, name: str) -> int | None:
-    value = file.metadata.get(f"tokenizer.ggml.{name}")
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _sampling_defaults(file: GgufFile) -> SamplingDefaults:
+    """What the converter has taken from generation_config.json."""
+
+    def number(key: str) -> float | None:
+        value = file.metadata.get(f"general.sampling.{key}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return None
+        return float(f"{value:.7g}")  # 0.6 of 32 bits is 0.6 again
+
+    top_k = number("top_k")
+    return SamplingDefaults(
+        temperature=number("temp"),
+        top_k=None if top_k is None else int(top_k),
+        top_p=number("top_p"),
+        min_p=number("min_p"),
+        repetition_penalty=number("penalty_repeat"),
+    )

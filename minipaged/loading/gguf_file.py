@@ -76,6 +76,11 @@ class GgufFile:
         flat = self._bytes[tensor.start : tensor.start + tensor.size]
         return flat.reshape(tensor.shape[0] if len(tensor.shape) > 1 else 1, -1)
 
+    def token_id(self, name: str) -> int | None:
+        """The token that the tokenizer's metadata call `bos`, `eos` or the like, if it is there."""
+        value = self.metadata.get(f"tokenizer.ggml.{name}_token_id")
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
     def _parse(self, cursor: _Cursor) -> None:
         if cursor.take(4) != b"GGUF":
             raise WeightsError(f"{self.path} is not a GGUF file: it does not begin with 'GGUF'.")

@@ -14,13 +14,14 @@ from tokenizers import Tokenizer as Backend
 from tokenizers.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence, Split
 
 from minipaged.errors import UnsupportedModelError
+from minipaged.loading.gguf_end_tokens import CONTROL
 from minipaged.loading.gguf_file import GgufFile
 from minipaged.model.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_CONTROL, _USER_DEFINED = 3, 4
+_USER_DEFINED = 4
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -63,7 +64,7 @@ def _byte_level(file: GgufFile) -> Tokenizer:
     kinds = file.metadata.get("tokenizer.ggml.token_type")
     marked = list(zip(tokens, kinds if isinstance(kinds, list) else [], strict=False))
     bos, eos = _special(file, tokens, "bos"), _special(file, tokens, "eos")
-    special = [token for token, kind in marked if kind == _CONTROL] + [bos, eos]
+    special = [token for token, kind in marked if kind == CONTROL] + [bos, eos]
     backend.add_special_tokens(
         [AddedToken(token, special=True, normalized=False) for token in special if token is not None]
     )
@@ -134,7 +135,5 @@ def _pair(merge: str) -> tuple[str, str]:
 
 
 def _special(file: GgufFile, tokens: list[str], name: str) -> str | None:
-    token_id = file.metadata.get(f"tokenizer.ggml.{name}_token_id")
-    if isinstance(token_id, int) and 0 <= token_id < len(tokens):
-        return tokens[token_id]
-    return None
+    token_id = file.token_id(name)
+    return tokens[token_id] if token_id is not None and 0 <= token_id < len(tokens) else None

@@ -17,7 +17,6 @@ _LLAMA: Mapping[str, object] = {
     "max_position_embeddings": 2048,
     "rms_norm_eps": 1e-6,
     "bos_token_id": 1,
-    "eos_token_id": 2,
     "tie_word_embeddings": False,
     "attention_bias": False,
     "mlp_bias": False,
@@ -27,7 +26,6 @@ _QWEN2: Mapping[str, object] = {
     "num_key_value_heads": 32,
     "max_position_embeddings": 32_768,
     "bos_token_id": None,
-    "eos_token_id": None,
     "use_sliding_window": False,
     "sliding_window": 4096,
     "max_window_layers": 28,
@@ -43,7 +41,8 @@ _DEFAULTS: Mapping[Architecture, Mapping[str, object]] = {
     "qwen2": _QWEN2,
     "qwen3": {**_QWEN2, "head_dim": 128},
 }
-"""What transformers takes for a field that the file does not have. Sizes must be there."""
+"""What transformers takes for a field that the file does not have. Sizes must be there. An end token that
+the file does not name is none: the default that transformers has for it never reaches its `generate`."""
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 

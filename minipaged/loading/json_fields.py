@@ -57,9 +57,11 @@ class Fields:
     def whole(self, name: str) -> int:
         return _present(name, self.optional_whole(name))
 
-    def number(self, name: str) -> float:
+    def optional_number(self, name: str) -> float | None:
         """A finite one."""
-        value = _present(name, self.get(name))
+        value = self.get(name)
+        if value is None:
+            return None
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _wrong(name, value, "a number")
         try:
@@ -69,6 +71,9 @@ class Fields:
         if not math.isfinite(number):
             raise _wrong(name, value, "a number")
         return number
+
+    def number(self, name: str) -> float:
+        return _present(name, self.optional_number(name))
 
     def flag(self, name: str) -> bool:
         value = _present(name, self.get(name))

@@ -2,17 +2,19 @@
 
 Hugging Face configurations of different architectures name the same thing differently, leave
 things out, and allow much that the decoder does not compute. `ModelConfig` holds what the decoder
-needs and nothing else. Whatever it cannot express is refused here, by name, before any weight is
-read: a model that runs with a feature silently missing would give plausible nonsense.
+needs, where a text ends, how the model is to be sampled, and nothing else. What it cannot express
+is refused here, by name, before any weight is read: a model that runs with a feature silently
+missing would give plausible nonsense.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from minipaged.errors import UnsupportedModelError
+from minipaged.sampling.defaults import SamplingDefaults
 
 Architecture = Literal["llama", "mistral", "qwen2", "qwen3"]
 RopeScaling = Literal["default", "linear", "llama3", "divisors"]
@@ -61,6 +63,7 @@ class ModelConfig:
         qkv_bias, o_bias: whether the projections into and out of attention add a bias.
         qk_norm: whether each head's query and key are RMS-normalised before RoPE (Qwen3).
         eos_token_ids: tokens that end a text; may be empty.
+        sampling_defaults: how the model's files say that it is to be sampled.
 
     Raises:
         UnsupportedModelError: sizes that do not go together.
@@ -83,6 +86,7 @@ class ModelConfig:
     qk_norm: bool
     bos_token_id: int | None
     eos_token_ids: tuple[int, ...]
+    sampling_defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
 
     def __post_init__(self) -> None:
         sizes = {

@@ -81,6 +81,12 @@ class Tokenizer:
         return self._load_hf()
 
     @cached_property
+    def special_token_ids(self) -> Mapping[str, int]:
+        """The tokens that `decode` skips, by their names."""
+        added = self._backend.get_added_tokens_decoder().items()
+        return {token.content: token_id for token_id, token in added if token.special}
+
+    @cached_property
     def max_token_chars(self) -> int:
         """At most this many characters of text become one token.
 

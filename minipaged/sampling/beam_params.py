@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from minipaged.errors import SamplingParamsError
+from minipaged.known_names import refuses_unknown_names
 from minipaged.sampling.field_checks import check_flag, check_integer, check_number, refuse
 from minipaged.sampling.params import MAX_N
 
 EarlyStopping = bool | Literal["never"]
 
 
+@refuses_unknown_names("parameter of a beam search", SamplingParamsError)
 @dataclass(frozen=True)
 class BeamSearchParams:
     """How wide to search, how far, and which hypotheses are the best.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from numbers import Integral
 
+from minipaged.errors import SamplingParamsError
+from minipaged.known_names import refuses_unknown_names
 from minipaged.sampling.field_checks import (
     check_flag,
     check_integer,
@@ -24,6 +26,7 @@ MAX_LOGPROBS = 20
 """The most alternatives reported for each token: the default of vLLM's engine setting `max_logprobs`."""
 
 
+@refuses_unknown_names("sampling parameter", SamplingParamsError)
 @dataclass(frozen=True)
 class SamplingParams:
     """How the tokens of one request are chosen, and when it ends.
@@ -51,11 +54,14 @@ class SamplingParams:
         min_tokens: no stop token and no stop string counts before this many tokens; 0 to
             `max_tokens`.
         stop: one string or several, none empty, that end the output where they appear in its text.
+            One that is a special token ends the output at that token, also where it does not show.
             Kept as a tuple; see `stop_strings`.
         stop_token_ids: token ids that end the output, beside the model's own. Kept as a tuple
             without duplicates; see `stop_ids`.
         include_stop_str_in_output: leave the stop string at the end of the text.
         ignore_eos: go on after the model's end-of-sequence token.
+        skip_special_tokens: leave special tokens, such as `<|im_end|>`, out of the text. Where they are
+            in it, stop strings are found across them.
         logprobs: report the log-probability of each token and of this many of the most likely ones,
             0 to 20. `None`: report nothing. vLLM's -1, the whole vocabulary, is refused here as it
             is by a vLLM engine with default settings.
@@ -81,6 +87,7 @@ class SamplingParams:
     stop_token_ids: list[int] | tuple[int, ...] | None = None
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
+    skip_special_tokens: bool = True
     logprobs: int | None = None
     prompt_logprobs: int | None = None
 
@@ -109,6 +116,7 @@ class SamplingParams:
                 "include_stop_str_in_output", self.include_stop_str_in_output
             ),
             "ignore_eos": check_flag("ignore_eos", self.ignore_eos),
+            "skip_special_tokens": check_flag("skip_special_tokens", self.skip_special_tokens),
             "logprobs": check_optional_integer("logprobs", self.logprobs, 0, MAX_LOGPROBS),
             "prompt_logprobs": check_optional_integer(
                 "prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import signal
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import pytest
 from minipaged.cli import main as cli
 from minipaged.engine.llm_engine import LLMEngine, RequestProcessor
 from minipaged.engine.outputs import RequestOutput
-from tests.oracle import make_model
+from tests.oracle import add_byte_tokenizer, make_model
 
 LONG = "This is a message of more than sixteen tokens, so of several blocks."
 
@@ -102,8 +103,38 @@ def test_what_is_said_at_the_start(chat: Chat) -> None:
     lines = session.err.splitlines()
     assert lines[0].startswith("CPU KV cache size: ")
     assert "/reset" in lines[1]
+    assert lines[2] == "sampling: temperature=0.2, top_p=0.9"
     assert session.err.count("tiny has no chat template") == 1
     assert len(session.turns) == 2  # a blank line is no turn
+
+
+def test_lines_as_other_systems_write_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = io.BytesIO(b"\xef\xbb\xbf/reset\r\n\r\n/exit\r\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(content, "utf-8", newline="\n"))
+    assert cli.main(["chat", "--model", "tiny"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "the conversation is forgotten" in captured.err
+
+
+def test_answers_are_sampled_as_the_model_says(chat: Chat, tmp_path: Path) -> None:
+    folder = add_byte_tokenizer(make_model(tmp_path / "m", num_layers=1, max_position_embeddings=64))
+    values = {"temperature": 0.6, "top_k": 20, "max_new_tokens": 2}
+    (folder / "generation_config.json").write_text(json.dumps(values))
+
+    def sampling(*arguments: str) -> str:
+        session = chat(["hi"], *arguments, "--max-tokens", "3", model=str(folder))
+        assert session.turns[0].num_tokens == 3, "how long an answer may be is the command's to say"
+        return next(line for line in session.err.splitlines() if line.startswith("sampling"))
+
+    assert sampling() == "sampling: temperature=0.6, top_k=20, top_p=0.9"
+    assert sampling("--temperature", "0.3", "--top-k", "0") == "sampling: temperature=0.3, top_p=0.9"
+    (folder / "generation_config.json").write_text(json.dumps({"temperature": -1}))
+    session = chat(["hi"], model=str(folder))
+    assert session.code == 2
+    assert "the model's own sampling values cannot be used" in session.err.splitlines()[-1]
 
 
 def test_an_unknown_command_is_no_message(chat: Chat) -> None:

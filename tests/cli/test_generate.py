@@ -115,6 +115,29 @@ def test_prompts_come_from_stdin(capsys: pytest.CaptureFixture[str], monkeypatch
     assert [json.loads(line)["prompt"] for line in out.splitlines()] == ["first line", "second"]
 
 
+def piped(content: bytes, encoding: str = "utf-8") -> io.TextIOWrapper:
+    """Standard input as Python opens it on Linux, where it takes lines as they are."""
+    return io.TextIOWrapper(io.BytesIO(content), encoding, errors="surrogateescape", newline="\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        (b"caf\xc3\xa9\r\n\r\nsecond \r\n", "utf-8"),
+        (b"\xef\xbb\xbfcaf\xc3\xa9\nsecond ", "UTF8"),
+        (b"\xef\xbb\xbfcaf\xc3\xa9\r\nsecond \r\n", "utf-8"),
+        (b"caf\xe9\r\nsecond \r\n", "latin-1"),
+    ],
+)
+def test_lines_as_other_systems_write_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: bytes, encoding: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(content, encoding))
+    code, out, _ = run(capsys, "--json", "--max-tokens", "1", *POOL)
+    assert code == 0
+    assert [json.loads(line)["prompt"] for line in out.splitlines()] == ["café", "second "]
+
+
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -125,7 +148,8 @@ class _Terminal(io.StringIO):
     [
         (io.StringIO(""), "stdin was empty"),
         (_Terminal(), "no prompt: give one"),
-        (io.TextIOWrapper(io.BytesIO(b"ab\xff\n"), encoding="utf-8"), "from byte 2 on"),
+        (piped(b"ab\xff\n"), "stdin is not utf-8 text, from byte 2 on"),
+        (piped("ab".encode("utf-16")), "stdin is not utf-8 text, from byte 0 on"),
     ],
 )
 def test_no_prompt_is_one_line(
@@ -170,6 +194,22 @@ def test_bad_prompts_are_one_line_after_the_log_line(
     log, message = err.splitlines()
     assert log.startswith("CPU KV cache size")
     assert message.startswith("minipaged: ")
+
+
+def test_the_models_sampling_values_are_said_and_not_used(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = make_model(tmp_path / "m", num_layers=1, max_position_embeddings=64)
+    options = ("1 2 3", "--token-ids", "--model", str(folder), "--max-tokens", "4")
+    _, plain, err = run(capsys, *options)
+    assert "suggests" not in err
+    values = {"temperature": 9.0, "top_p": 0.95, "max_new_tokens": 2}
+    (folder / "generation_config.json").write_text(json.dumps(values))
+    _, out, err = run(capsys, *options)
+    assert out == plain
+    assert "generation_config suggests temperature=9, top_p=0.95" in err
+    _, _, err = run(capsys, *options, "--temperature", "1")
+    assert "suggests" not in err
 
 
 def test_a_model_without_a_tokenizer_takes_token_ids(

@@ -26,8 +26,8 @@ class SpotTokenizer:
     words: list[int]
     specials: list[int]
 
-    def decode(self, token_ids: Sequence[int]) -> str:
-        return self.backend.decode(list(token_ids), skip_special_tokens=True)
+    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        return self.backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
 
     def encode(self, text: str) -> list[int]:
         return self.backend.encode(text).ids

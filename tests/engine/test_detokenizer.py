@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -26,8 +27,10 @@ TEXTS = st.lists(CHARACTERS, max_size=30).map("".join)
 AWKWARD = b"\xe2\x82\xac\xf0\x9f\x98\x80\xff\xed\xa0\xc0\xf4\x90\xbfa \xc3\xa9"
 
 
-def pieces(tokenizer: SpotTokenizer, prompt: Sequence[int], output: Sequence[int]) -> list[str]:
-    detokenizer = Detokenizer(tokenizer.decode, prompt)
+def pieces(
+    tokenizer: SpotTokenizer, prompt: Sequence[int], output: Sequence[int], *, skip: bool = True
+) -> list[str]:
+    detokenizer = Detokenizer(partial(tokenizer.decode, skip_special_tokens=skip), prompt)
     return [*[detokenizer.append(token_id) for token_id in output], detokenizer.flush()]
 
 
@@ -42,9 +45,9 @@ def byte_tokens() -> st.SearchStrategy[list[int]]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(byte_tokens(), byte_tokens())
-def test_byte_level_any_ids(prompt: list[int], output: list[int]) -> None:
-    assert "".join(pieces(BYTES, prompt, output)) == BYTES.decode(output)
+@given(byte_tokens(), byte_tokens(), st.booleans())
+def test_byte_level_any_ids(prompt: list[int], output: list[int], skip: bool) -> None:
+    assert "".join(pieces(BYTES, prompt, output, skip=skip)) == BYTES.decode(output, skip)
 
 
 @settings(max_examples=150, deadline=None)
@@ -94,14 +97,14 @@ def spelled(segments: list[list[int] | str]) -> list[int]:
 
 @pytest.mark.parametrize("name", FALLBACKS)
 @settings(max_examples=200, deadline=None)
-@given(fallback_segments(), fallback_segments())
+@given(fallback_segments(), fallback_segments(), st.booleans())
 def test_fallback_adds_what_decoding_everything_adds(
-    name: str, prompt: list[list[int] | str], output: list[list[int] | str]
+    name: str, prompt: list[list[int] | str], output: list[list[int] | str], skip: bool
 ) -> None:
     tokenizer = FALLBACKS[name]
     before, after = spelled(prompt), spelled(output)
-    found = "".join(pieces(tokenizer, before, after))
-    assert tokenizer.decode(before) + found == tokenizer.decode(before + after)
+    found = "".join(pieces(tokenizer, before, after, skip=skip))
+    assert tokenizer.decode(before, skip) + found == tokenizer.decode(before + after, skip)
 
 
 def fallback_reading(output: Sequence[int]) -> str:

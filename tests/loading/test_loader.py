@@ -7,12 +7,23 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from minipaged.errors import UnsupportedModelError
 from minipaged.loading.loader import LoadedModel, load_model
+from minipaged.model.config import token_ids
 from tests.loading.gguf_files import write_model
 from tests.model.dense import packed_logits
-from tests.oracle import Oracle, add_byte_tokenizer, edit_json, make_config, make_hf_model, make_model
+from tests.oracle import (
+    FAMILIES,
+    Family,
+    Oracle,
+    add_byte_tokenizer,
+    edit_json,
+    make_config,
+    make_hf_model,
+    make_model,
+)
 
 CPU = torch.device("cpu")
 
@@ -67,19 +78,49 @@ def test_with_and_without_a_tokenizer(tmp_path: Path) -> None:
     assert tokenizer.decode(tokenizer.encode("Hi")) == "Hi"
 
 
-def test_end_tokens_of_both_files(tmp_path: Path) -> None:
-    folder = make_model(tmp_path / "m", eos_token_id=5)
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 5]}))
-    assert load(folder).config.eos_token_ids == (5, 7)
-    (folder / "generation_config.json").write_text(json.dumps({}))
-    assert load(folder).config.eos_token_ids == (5,)
+FIELDS = ({}, {"eos_token_id": None}, {"eos_token_id": 5}, {"eos_token_id": [7, 5]})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("in_generation", [None, *FIELDS])
+def test_a_folder_ends_where_transformers_ends(
+    tmp_path: Path, family: Family, in_generation: dict[str, object] | None
+) -> None:
+    """Whatever the two files say of it, or leave out."""
+    folder = make_model(tmp_path / "m", family, num_layers=1)
     (folder / "generation_config.json").unlink()
+    if in_generation is not None:
+        (folder / "generation_config.json").write_text(json.dumps(in_generation))
+    plain = json.loads((folder / "config.json").read_text())
+    plain.pop("eos_token_id")
+    for in_config in ({}, {"eos_token_id": None}, {"eos_token_id": 3}, {"eos_token_id": [3, 4]}):
+        (folder / "config.json").write_text(json.dumps(plain | in_config))
+        theirs = AutoModelForCausalLM.from_pretrained(folder).generation_config.eos_token_id
+        assert dummy(folder).config.eos_token_ids == token_ids(theirs), in_config
+
+
+def test_a_llama_without_an_end_token_of_its_own(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "m", vocab_size=600)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": None}))
-    assert load(folder).config.eos_token_ids == ()
-    (folder / "generation_config.json").write_text("[")
-    with pytest.raises(UnsupportedModelError, match=r"generation_config\.json cannot be read"):
-        load(folder)
+    config.pop("eos_token_id")
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [511]}))
+    assert dummy(folder).config.eos_token_ids == (511,)
+    (folder / "generation_config.json").unlink()
+    assert dummy(folder).config.eos_token_ids == ()
+
+
+def test_a_generation_config_that_cannot_be_read(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "m")
+    for content, message in (
+        ("[", r"generation_config\.json cannot be read"),
+        ('{"eos_token_id": "</s>"}', r"generation_config\.json: eos_token_id='</s>'"),
+        ('{"temperature": "hot"}', r"generation_config\.json: .*temperature='hot': not a number"),
+        ('{"top_k": 0.5}', r"generation_config\.json: .*top_k=0\.5: not a whole number"),
+    ):
+        (folder / "generation_config.json").write_text(content)
+        with pytest.raises(UnsupportedModelError, match=message):
+            dummy(folder)
 
 
 @pytest.mark.parametrize("model_type", ["opt", "made_up", None, 7])

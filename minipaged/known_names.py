@@ -1,0 +1,43 @@
+"""An argument that a class does not have: the error says which one was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TypeVar
+
+from minipaged.errors import MinipagedError
+
+_T = TypeVar("_T")
+
+
+def refuses_unknown_names(kind: str, error: type[MinipagedError]) -> Callable[[type[_T]], type[_T]]:
+    """Makes an argument by a name that the class does not have an error of ours, in place of a `TypeError`.
+
+    Args:
+        kind: what an argument is, in words.
+        error: what is raised.
+    """
+
+    def decorate(cls: type[_T]) -> type[_T]:
+        known = list(inspect.signature(cls).parameters)
+        make = cls.__init__
+
+        @functools.wraps(make)
+        def checked(self: _T, /, *args: object, **values: object) -> None:
+            unknown = [_with_nearest(name, known) for name in values if name not in known]
+            if unknown:
+                raise error(f"no such {kind}: {', '.join(unknown)}. There are {', '.join(known)}")
+            make(self, *args, **values)
+
+        setattr(cls, "__init__", checked)  # noqa: B010 (type checkers go on to see the class's own)
+        return cls
+
+    return decorate
+
+
+def _with_nearest(name: str, known: list[str]) -> str:
+    nearest = difflib.get_close_matches(name, known, n=1)
+    return f"{name} (did you mean {nearest[0]}?)" if nearest else name
