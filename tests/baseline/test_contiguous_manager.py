@@ -162,7 +162,7 @@ def test_a_leak_is_an_invariant_error() -> None:
     fixture = Fixture(40)
     request = some(fixture.admit(2, 9))
     fixture.manager.allocator.allocate(3)
-    with pytest.raises(InvariantError, match="reserved are"):
+    with pytest.raises(InvariantError, match="the reserved regions are"):
         fixture.check()
     fixture = Fixture(40)
     request = some(fixture.admit(2, 9))
