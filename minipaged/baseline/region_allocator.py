@@ -35,7 +35,7 @@ class RegionAllocator(Protocol):
 
     @property
     def num_free_slots(self) -> int:
-        """Slots in no allocated region. They may be in several gaps, so a smaller request can still fail."""
+        """Slots in no allocated region. If they are in several gaps, `allocate` may fail for fewer slots."""
         ...
 
     @property
