@@ -157,7 +157,7 @@ def _encode(text: str, tokenizer: Tokenizer | None, max_model_len: int) -> list[
 
 def _checked(token_ids: Sequence[object], vocab_size: int) -> list[int]:
     if not token_ids:
-        raise PromptError("the prompt is empty: a model needs at least one token to go on from")
+        raise PromptError("the prompt is empty: a model needs at least one token to continue from")
     checked: list[int] = []
     for position, token_id in enumerate(token_ids):
         if isinstance(token_id, bool) or not isinstance(token_id, Integral):

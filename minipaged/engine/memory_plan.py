@@ -75,8 +75,8 @@ def plan_memory(
         model: the model's shape.
         dtype: the dtype of keys and values.
         device: the device of keys and values.
-        step_bytes: measures the memory that steps need beside weights and cache. It is called only on a
-            CUDA device, and only if the settings do not give the size of the cache.
+        step_bytes: measures the memory that steps need in addition to weights and cache. It is called only
+            on a CUDA device, and only if the settings do not give the size of the cache.
 
     Raises:
         ConfigError: the pool cannot hold one request of `max_model_len` (the message gives the longest that

@@ -1,4 +1,4 @@
-"""Measuring how much GPU memory a step needs beside weights and KV cache, by running one.
+"""Measuring how much GPU memory a step needs in addition to weights and KV cache, by running one.
 
 The KV cache gets the rest of `gpu_memory_utilization` after the weights and the largest step. vLLM measures
 it in the same way (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py).
@@ -31,7 +31,7 @@ def step_bytes(
     with_graphs: bool,
     peak_bytes: PeakBytes | None = None,
 ) -> int:
-    """The bytes that steps need beside weights and KV cache.
+    """The bytes that steps need in addition to weights and KV cache.
 
     The largest step uses the whole token budget and samples for all sequences. Captured decode steps have
     a separate memory pool, whose size is the need of the largest of them.

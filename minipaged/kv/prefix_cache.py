@@ -27,7 +27,7 @@ class PrefixBlock:
         block_hash: the hash by which the block is looked up.
         parent_id: the `prefix_id` of all tokens before this block.
         token_ids: this block's tokens, exactly `block_size`.
-        extra_keys: what must be equal beside the tokens (a salt, an adapter), or `None`.
+        extra_keys: what must be equal in addition to the tokens (a salt, an adapter), or `None`.
     """
 
     block_hash: bytes

@@ -43,7 +43,7 @@ from minipaged.errors import ConfigError, PromptError
 
 ExtraKey = tuple[str, str] | tuple[str, str, str] | tuple[str, str, int]
 ExtraKeys = tuple[ExtraKey, ...]
-"""What must be equal beside the tokens for two blocks to be the same: an adapter, images, a salt."""
+"""What must be equal, in addition to the tokens, for two blocks to match: an adapter, images, a salt."""
 
 HashInput = tuple[bytes, tuple[int, ...], ExtraKeys | None] | str
 
