@@ -1,4 +1,4 @@
-"""The names that settings and results may take, each set of them once."""
+"""The possible values of settings and results that are names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """EngineConfig: every setting of one engine, as a value.
 
-An engine reads its settings from here and from nowhere else, so two engines in one process never
-share any. Settings that depend on the model (`max_model_len`, `num_blocks`) may stay `None`; the
-engine resolves them at start and says what it chose.
+An engine reads its settings only from here, so two engines in one process never share any. Settings that
+depend on the model (`max_model_len`, `num_blocks`) may stay `None`. The engine chooses them when it starts,
+and logs its choice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from minipaged.parts import Parts
 
 MAX_BLOCK_SIZE = 2**20
-"""Far more than any model's context; larger ones only overflow."""
+"""Far more than any model's context. Larger blocks would only cause overflows."""
 
 
 @refuses_unknown_names("option", ConfigError)
@@ -48,54 +48,56 @@ class EngineConfig:
         dtype: `"auto"` is float32 on a CPU and bfloat16 on a CUDA device.
         device: `"auto"` takes cuda, then mps, then cpu. Or a torch device string.
         block_size: tokens per block.
-        num_blocks: blocks in the pool, the null block included. Overrides the two below.
-        kv_cache_memory_bytes: memory for the KV cache, in bytes.
+        num_blocks: blocks in the pool, the null block included. It overrides `kv_cache_memory_bytes` and
+            `gpu_memory_utilization`.
+        kv_cache_memory_bytes: memory for the KV cache, in bytes. It overrides `gpu_memory_utilization`.
         gpu_memory_utilization: share of a CUDA device's memory for weights, activations and cache.
-        max_model_len: longest prompt plus output of one request, in tokens. `None`: what the model
-            was trained for. `"auto"` or `-1`: the longest that fits into the pool, up to that.
-        max_num_seqs: most sequences that run in one step.
+        max_model_len: longest prompt plus output of one request, in tokens. `None`: the length that the
+            model was trained for. `"auto"` or `-1`: the longest that fits into the pool, up to that length.
+        max_num_seqs: the most sequences in one step.
         max_num_batched_tokens: the token budget of one step.
         enable_chunked_prefill: whether a prompt may be computed over several steps.
-        enable_prefix_caching: whether full blocks stay findable by their hash. `None`: where blocks are
-            shared, with `kv_layout="paged"` and `fork_mode="share"`; see `caches_prefixes`.
+        enable_prefix_caching: whether full blocks stay findable by their hash. `None`: yes, if blocks are
+            shared (`kv_layout="paged"` and `fork_mode="share"`); see `caches_prefixes`.
         prefix_caching_hash_algo: `sha256`, `sha256_cbor`, `xxhash` or `xxhash_cbor`.
         scheduling_policy: `"fcfs"`, `"priority"` (a smaller number is more urgent), or `"shortest"`
             (the shortest prompt first, with ageing). See `minipaged/scheduler/policy.py`.
-        preemption_mode: how a preempted request comes back: `"recompute"` its tokens, or `"swap"` its
-            blocks to CPU memory (and recompute where that is full). `"never"` admits a request only if
-            it and all running ones surely fit at their greatest lengths, so that none is preempted.
-        num_cpu_blocks: blocks of CPU memory for swapping; `None`: as many as the pool has, which is
+        preemption_mode: `"recompute"`: the tokens of a preempted request are computed again. `"swap"`: its
+            blocks are copied to CPU memory and back; if CPU memory is full, its tokens are computed again.
+            `"never"`: a request is admitted only if it and all running requests surely fit at their
+            greatest lengths, so none is ever preempted.
+        num_cpu_blocks: blocks of CPU memory for swapping. `None`: the number of blocks in the pool, which is
             always enough. Only with `preemption_mode="swap"`.
         attention_backend: `"reference"`, `"cpu"`, `"triton"`, or `"auto"`: `cpu` on a CPU, `triton` on
-            cuda, else `reference`. `triton` on a CPU runs under Triton's interpreter: to learn and to
-            test, not to be fast.
-        enforce_eager: on a CUDA device with the backend `triton`, decode steps replay CUDA graphs, which
-            are captured when the engine is made; on a CPU with the backend `cpu`, the calls of a decode
-            step are written down once. `True` turns both off. See `minipaged/runner/decode_steps.py`.
+            cuda, otherwise `reference`. On a CPU, `triton` runs under Triton's interpreter, which is slow
+            and meant for learning and tests.
+        enforce_eager: `True` turns off recorded decode steps. These are CUDA graphs on a CUDA device with
+            the backend `triton`, captured when the engine is created. On a CPU with the backend `cpu`, they
+            are a list of calls that is recorded once. See `minipaged/runner/decode_steps.py`.
         load_format: `"dummy"` fills the model's real shape with random weights.
-        seed: seeds the dummy weights, and the sampling of requests that bring no seed.
+        seed: the seed for dummy weights, and for the sampling of requests without a seed.
         generation_config: how a request without parameters is sampled. `"auto"`: as the model's
             generation_config.json says (temperature, top_k, top_p, min_p, repetition_penalty,
-            max_new_tokens). `"vllm"`: by `SamplingParams()`, whatever the model says. (vLLM's names. Where
-            a text ends is the model's to say in either case.)
+            max_new_tokens). `"vllm"`: by `SamplingParams()`. The names are vLLM's. Both take the end tokens
+            from the model.
         kv_layout: `"paged"`: blocks, on demand. `"contiguous"`: one region for each sequence, reserved
-            for its whole life when its request is admitted, so that nobody is ever preempted.
-            `"none"`: nothing is kept, and each step computes a sequence from its beginning; the
-            settings of the pool have no effect then.
-        reserve: slots of a region, `"max"`, `"pow2"` or `"oracle"`; see `minipaged/baseline/reserve.py`.
-            Only with `kv_layout="contiguous"`.
-        region_allocator: who divides the slots, `"first_fit"` or `"buddy"`. Only with
+            for its whole life when its request is admitted, so no request is ever preempted. `"none"`:
+            no cache; each step computes its sequences from their first tokens, and the settings of the
+            pool have no effect.
+        reserve: how many slots a region has: `"max"`, `"pow2"` or `"oracle"`; see
+            `minipaged/baseline/reserve.py`. Only with `kv_layout="contiguous"`.
+        region_allocator: how the slots are divided: `"first_fit"` or `"buddy"`. Only with
             `kv_layout="contiguous"`.
         batching: `"continuous"`: requests join and leave the batch in any step. `"static"`: a batch is
-            filled from the queue and runs until its longest member ends; then comes the next. The
-            real thing also pads all members to one length. A step of this engine is ragged and
-            computes no padding, so it is a kinder baseline than its name says.
-        fork_mode: whether samples and beams `"share"` blocks and copy on write, or each gets a `"copy"`
-            of all blocks before it goes on. In the other layouts there is nothing to share.
-        parts: other implementations for the engine's seams; see `minipaged.parts`.
+            filled from the queue and runs until its longest request ends, and then the next batch begins.
+            Real static batching also pads all requests to one length. This engine computes no padding,
+            so its static batching is faster than the real one.
+        fork_mode: `"share"`: samples and beams share blocks, and copy on write. `"copy"`: each of them gets
+            a copy of all blocks. It has an effect only with `kv_layout="paged"`.
+        parts: functions that replace the engine's own; see `minipaged.parts`.
 
     Raises:
-        ConfigError: a value out of its range, or two that contradict each other.
+        ConfigError: a value is out of its range, or two values contradict each other.
     """
 
     model: str | os.PathLike[str] = "tiny"
@@ -135,10 +137,10 @@ class EngineConfig:
         Args:
             stage: 1 to 8.
             model: as in `EngineConfig`.
-            options: settings that go before those of the stage.
+            options: settings that override those of the stage.
 
         Raises:
-            ConfigError: no such stage, or an option that contradicts it.
+            ConfigError: there is no such stage, or an option contradicts it.
         """
         return cls(model=model, **(stage_options(stage) | options))
 
@@ -199,7 +201,7 @@ class EngineConfig:
 
     @property
     def caches_prefixes(self) -> bool:
-        """Whether prefix caching is on, `enable_prefix_caching` being `True` or left to the layout."""
+        """Whether prefix caching is on: by `enable_prefix_caching`, or, if that is `None`, by the layout."""
         if self.enable_prefix_caching is None:
             return self.kv_layout == "paged" and self.fork_mode == "share"
         return self.enable_prefix_caching
@@ -231,7 +233,7 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def _check_conflicts(config: EngineConfig) -> None:
-    """Refuse settings that are possible one by one, and not together."""
+    """Refuse settings that are valid alone but not together."""
     layout = config.kv_layout
     if layout != "contiguous":
         for name, default in (("reserve", "max"), ("region_allocator", "first_fit")):
@@ -248,7 +250,7 @@ def _check_conflicts(config: EngineConfig) -> None:
         )
     if config.preemption_mode == "swap" and config.fork_mode == "copy":
         raise ConfigError(
-            "preemption_mode='swap' brings blocks back shared as they were, and fork_mode='copy' is for an "
+            "preemption_mode='swap' restores blocks with their sharing, and fork_mode='copy' is for an "
             "engine that shares none: use preemption_mode='recompute', or fork_mode='share'"
         )
     if layout != "paged":
@@ -265,7 +267,7 @@ def _check_unpaged(config: EngineConfig) -> None:
         )
     if config.preemption_mode == "swap":
         raise ConfigError(
-            f"preemption_mode='swap' moves blocks, and kv_layout={layout!r} has none and preempts nobody: "
+            f"preemption_mode='swap' moves blocks, and kv_layout={layout!r} has none and never preempts: "
             "leave it out, or set kv_layout='paged'"
         )
     if config.attention_backend not in ("auto", "reference"):
@@ -276,14 +278,14 @@ def _check_unpaged(config: EngineConfig) -> None:
 
 
 def unused_parts(config: EngineConfig, parts: Parts) -> dict[str, str]:
-    """The parts, other than the engine's own, that an engine of these settings would never call.
+    """The replaced parts that an engine with these settings would never call.
 
     Args:
-        config: the settings; their own parts do not matter.
-        parts: those in question. Each field's metadata says which settings call it.
+        config: the settings. `config.parts` is ignored.
+        parts: the parts to check. The metadata of each field says with which settings the engine calls it.
 
     Returns:
-        For each the settings that call it, in words.
+        By the name of each such part, a text with the settings that it needs.
     """
     found: dict[str, str] = {}
     for part in fields(parts):
@@ -306,6 +308,6 @@ def _check_parts(config: EngineConfig) -> None:
     if unused:
         needs = "; ".join(f"{part} needs {wanted}" for part, wanted in unused.items())
         raise ConfigError(
-            f"parts has something that an engine of these settings never calls: {needs}. Change the "
-            "settings, or leave it out"
+            f"an engine with these settings never calls some of its parts: {needs}. Change the settings, "
+            "or leave these parts out"
         )

@@ -1,8 +1,7 @@
 """Every error that minipaged raises on purpose.
 
-All derive from `MinipagedError`. Those caused by a bad argument are also `ValueError`s, so that
-code which does not know us still catches them. A message says what was asked, what is possible,
-and what to do.
+All derive from `MinipagedError`. Errors caused by a bad argument are also `ValueError`s, so that code which
+knows nothing of minipaged can catch them. A message says what was asked, what is possible, and what to do.
 """
 
 
@@ -23,7 +22,7 @@ class PromptError(MinipagedError, ValueError):
 
 
 class RequestTooLargeError(PromptError):
-    """A request that could never fit, whatever else runs. The message holds the arithmetic."""
+    """A request that could never fit, even alone. The message shows the arithmetic."""
 
 
 class RequestIdError(MinipagedError, ValueError):
@@ -31,16 +30,16 @@ class RequestIdError(MinipagedError, ValueError):
 
 
 class EngineBusyError(MinipagedError):
-    """Another thread is using the engine; or it has unfinished requests, and what was asked for needs it to
-    itself."""
+    """Another thread is using the engine; or it has unfinished requests, but the call needs an engine without
+    any."""
 
 
 class ForkedProcessError(MinipagedError):
-    """An engine cannot compute in this process: the threads that it counts on were lost in a fork."""
+    """An engine cannot compute in a forked process: the fork lost the threads that it computes with."""
 
 
 class ModelNotFoundError(MinipagedError, ValueError):
-    """No model by that name: not built in, not a folder, not a file, not in the hub."""
+    """There is no model of that name: it is not built in, not a folder or file, and not on the hub."""
 
 
 class UnsupportedModelError(MinipagedError, ValueError):
@@ -56,8 +55,8 @@ class OutOfBlocksError(MinipagedError):
 
 
 class InvariantError(MinipagedError):
-    """The engine's bookkeeping contradicts itself: a bug, never a user's mistake."""
+    """The engine's bookkeeping contradicts itself. This is always a bug, never a user's mistake."""
 
 
 class CourseError(MinipagedError, ValueError):
-    """A chapter or an exercise that does not exist, or files of the course that are not as they should be."""
+    """A chapter or an exercise does not exist, or a file of the course is missing or damaged."""

@@ -1,4 +1,4 @@
-"""LLM: offline generation. Give it prompts, get texts."""
+"""LLM: offline generation, from prompts to texts."""
 
 from __future__ import annotations
 
@@ -72,20 +72,20 @@ class LLM:
         *,
         use_tqdm: bool = True,
     ) -> list[RequestOutput]:
-        """Generate for one prompt or several, batched as the engine sees fit.
+        """Generate outputs for one or several prompts. The engine batches them.
 
         Args:
-            prompts: a string, token ids, a dict (see `minipaged.engine.prompts`), or a list of these.
-            sampling_params: one for all prompts, or one for each; if not given, what
-                `get_default_sampling_params` gives.
-            use_tqdm: show a progress bar, if this is a terminal or a notebook. (vLLM's name.)
+            prompts: a string, a list of token ids, a dict (see `minipaged.engine.prompts`), or a list of
+                these.
+            sampling_params: one for all prompts, or one for each; `get_default_sampling_params()` if not given.
+            use_tqdm: whether to show a progress bar in a terminal or a notebook. (The name is vLLM's.)
 
         Returns:
             One output for each prompt, in their order.
 
         Raises:
             PromptError, RequestTooLargeError, SamplingParamsError: one of the requests cannot be
-                served; the message says which. Nothing was run then.
+                served; the message says which. In this case no request was run.
             EngineBusyError: requests that were added through `engine` are unfinished, or another thread
                 is using the engine.
         """
@@ -125,20 +125,22 @@ class LLM:
         return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
 
     def memory_breakdown(self) -> MemoryBreakdown:
-        """How the engine's KV memory divides at this moment: token states, reservation, internal and
-        external fragmentation, free. Between two calls of `generate` all of it is free."""
+        """How the engine's KV memory is used at this moment; see `minipaged.kv.breakdown`.
+
+        Between two calls of `generate` all of it is free.
+        """
         return self.engine.memory_breakdown()
 
     def beam_search(
         self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams, *, use_tqdm: bool = True
     ) -> list[BeamSearchOutput]:
-        """Find the likeliest continuations of one prompt, or of each of several.
+        """Find the likeliest continuations of one or several prompts.
 
         Hypotheses and scores are those of transformers' `generate(num_beams=..., do_sample=False)`.
 
         Args:
             prompts: as for `generate`.
-            params: width, length and ranking.
+            params: how many beams to follow, how far, and how hypotheses are ranked.
             use_tqdm: as for `generate`.
 
         Returns:
@@ -229,7 +231,7 @@ class LLM:
                     rate = f"{num_tokens / elapsed:,.0f} tokens/s" if elapsed > 0.5 else ""
                     progress.update(task, completed=len(finished), rate=rate)
             except BaseException:
-                # Also after Ctrl-C: leave nothing behind that the next call would run into.
+                # An unfinished request would make the next call fail. This handles Ctrl-C too.
                 self.engine.abort_all()
                 raise
         return [finished[request_id] for request_id in ids]

@@ -1,4 +1,4 @@
-"""EngineOptions: the settings of an engine as keyword arguments. `EngineConfig` says what each means."""
+"""EngineOptions: the settings of an engine as keyword arguments. `EngineConfig` documents them."""
 
 from __future__ import annotations
 

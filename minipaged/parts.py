@@ -1,8 +1,10 @@
-"""Parts: the engine's seams, as a value.
+"""Parts: the functions of the engine that can be replaced.
 
-Each field is a piece of the engine that can be replaced by another of the same shape, so that a
-simple version, or the reader's own, runs inside the real engine. An engine takes its parts when it
-is made; nothing is patched, and two engines can run with different ones.
+Each field holds one function. Another function with the same signature can replace it, so that a simple
+version, or the reader's own, runs inside the real engine. An engine gets its parts when it is created.
+Nothing is patched, so two engines can run with different parts.
+
+The interface of a replaceable function is called its *seam*.
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ class NumBlocksThatFit(Protocol):
 
 
 def bytes_per_token(shape: KVShape) -> int:
-    """The shape's own answer."""
+    """`KVShape.bytes_per_token` as a function."""
     return shape.bytes_per_token
 
 
 Needs = dict[str, tuple[str | bool, ...]]
-"""For each setting that matters to a part, the values with which the engine calls it."""
+"""For each setting that a part depends on, the values with which the engine calls the part."""
 
 _MEMORY_PLAN: Needs = {"kv_layout": ("paged", "contiguous")}
 _PAGED: Needs = {"kv_layout": ("paged",)}
@@ -58,28 +60,28 @@ _PREFIX_CACHE: Needs = {**_PAGED, "enable_prefix_caching": (True,)}
 @refuses_unknown_names("part", ConfigError)
 @dataclass(frozen=True)
 class Parts:
-    """The pieces an engine runs with; by default its own.
+    """The replaceable functions of an engine. The defaults are the engine's own.
 
     Attributes:
-        bytes_per_token: bytes of one token's keys and values, for the memory plan.
-        num_blocks_that_fit: blocks in an amount of memory, for the memory plan.
+        bytes_per_token: returns the bytes of one token's keys and values, for the memory plan.
+        num_blocks_that_fit: returns how many blocks fit into some memory, for the memory plan.
         allocate_first_fit, free_first_fit: divide the slots of a contiguous cache into regions.
         write_region: stores a sequence's new keys and values in its region.
-        read_region: a sequence's keys and values, as they lie in its region.
-        attend_region: attention over them; overrides the attention backend, if given.
-        allocate_buddy, free_buddy: divide the slots with `region_allocator="buddy"`.
-        slot_mapping: positions to slots, through a block table.
-        pad_block_tables: a step's block tables as one array.
+        read_region: returns a sequence's keys and values, as views of its region.
+        attend_region: computes attention over a region; overrides the attention backend, if given.
+        allocate_buddy, free_buddy: divide the slots, with `region_allocator="buddy"`.
+        slot_mapping: translates positions into slots, through a block table.
+        pad_block_tables: puts a step's block tables into one array.
         free_queue: makes the queue of a pool's free blocks.
-        write_kv: stores a step's keys and values in one layer's cache; overrides the attention backend's,
+        write_kv: stores a step's keys and values in one layer's cache; overrides the attention backend's
+            function, if given.
+        fork: makes a second table that shares a table's blocks.
+        append: makes the slots of a sequence's next tokens writable, and returns the copies to do first.
+        free: frees a table's blocks.
+        copy_blocks: does a step's block copies, in all layers; overrides the attention backend's function,
             if given.
-        fork: lets a second table share a table's blocks.
-        append: makes the slots of a sequence's next tokens writable, and says what to copy first.
-        free: gives up a table's blocks.
-        copy_blocks: does a step's block copies, in all layers; overrides the attention backend's, if
-            given.
         attention: overrides the attention backend, if given.
-        capture: captures decode steps, to be replayed; overrides CUDA graphs, if given.
+        capture: captures decode steps, to replay them; overrides CUDA graphs, if given.
         hash_function: overrides `prefix_caching_hash_algo`, if given.
     """
 

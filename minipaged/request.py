@@ -1,8 +1,8 @@
-"""Request and Sequence: what the scheduler knows of the work it was given.
+"""Request and Sequence: the work that the scheduler plans.
 
-A `Request` is what a user asked for. It owns one `Sequence` for each sample (`n`), or for each beam
-that is being followed: one line of tokens with its own block table. The sequences of a request share
-their prompt's blocks, are admitted together and preempted together (the paper calls them a sequence
+A `Request` is what a user asked for. It owns one or more `Sequence`s: one for each of its `n` samples, or for
+each beam. A sequence is a list of tokens with its own block table. The sequences of a request share the
+blocks of their prompt. They are admitted together and preempted together (the paper calls them a sequence
 group, section 4.5).
 """
 
@@ -20,37 +20,36 @@ from minipaged.sampling.params import SamplingParams
 
 
 class RequestStatus(enum.Enum):
-    """Where a request is in its life."""
+    """The state of a request."""
 
     WAITING = "waiting"
     RUNNING = "running"
     PREEMPTED = "preempted"
-    """Waiting again, after its blocks were taken away."""
+    """Waiting again, after it lost its blocks."""
     SWAPPED = "swapped"
-    """Its blocks are in CPU memory."""
+    """Waiting again, while its blocks are in CPU memory."""
     FINISHED = "finished"
 
 
 class Sequence:
     """One sample of a request: its tokens, and how far the model has computed them.
 
-    There is no prefill and no decode phase. A sequence has `num_tokens` and
-    `num_computed_tokens`; a step computes some of the difference, and where it reaches the end,
-    the next token is sampled.
+    There are no phases for prefill and decode. A sequence has `num_tokens` and `num_computed_tokens`, and a
+    step computes some or all of the difference. When all tokens are computed, the next one is sampled.
 
     Attributes:
-        index: the sample's number within its request, from 0.
-        token_ids: prompt and output.
-        num_prompt_tokens: how many of them are the prompt.
-        num_computed_tokens: how many have their keys and values in the cache. Without a cache: how
-            many have a successor that is known.
-        block_table: the physical blocks.
+        index: the number of the sample within its request, from 0.
+        token_ids: the tokens of the prompt and the output.
+        num_prompt_tokens: how many of these tokens are the prompt.
+        num_computed_tokens: how many of these tokens have their keys and values in the cache. Without a
+            cache: how many of them have a known successor.
+        block_table: its physical blocks, in a paged cache.
         region: its slots, in a contiguous cache.
-        cpu_block_table: where their contents are while the sequence is swapped out.
-        block_hashes: the hash of each full block of `token_ids`, as far as it was needed.
+        cpu_block_table: its CPU blocks, while it is swapped out.
+        block_hashes: the hashes of the first full blocks of `token_ids`, as far as they were needed.
         prefix_ids: for each leading block that is in the prefix cache, the id of the prefix that
             ends with it (see `kv/prefix_cache.py`).
-        finish_reason: why it ended, or `None` while it has not.
+        finish_reason: why it ended; `None` while it runs.
     """
 
     def __init__(self, prompt_token_ids: list[int], index: int = 0) -> None:
@@ -79,13 +78,15 @@ class Sequence:
 
     @property
     def holds_memory(self) -> bool:
-        """Whether it has any part of the KV cache."""
+        """Whether it holds blocks or a region of the KV cache."""
         return len(self.block_table) > 0 or self.region is not None
 
     @property
     def awaits_siblings(self) -> bool:
-        """Whether all of its tokens are computed, and the next is not chosen yet: a beam of which the
-        candidates are known, while other beams are still to be computed."""
+        """Whether all of its tokens are computed, but its next token is not chosen yet.
+
+        This happens only to a beam whose candidates are known while other beams are not computed yet.
+        """
         return self.num_computed_tokens == self.num_tokens
 
     def __repr__(self) -> str:
@@ -100,24 +101,25 @@ class Request:
     """A user's request on its way through the engine.
 
     Attributes:
-        request_id: the caller's name for it, unique among unfinished requests.
+        request_id: the name that the caller gave the request, unique among unfinished requests.
         prompt_token_ids: the prompt.
         params: how to sample.
-        max_tokens: most output tokens of each sequence: `params.max_tokens`, or less where
-            `max_model_len` leaves less room.
-        sampling_seed: the params' seed, or one that the engine drew.
-        arrival: the number of its arrival, from 0: the tie-breaker of every order.
-        arrival_clock: tokens that the engine had scheduled when it arrived; read under `shortest`.
-        priority: smaller is more urgent; read under `scheduling_policy="priority"`.
+        max_tokens: the most output tokens of each sequence: `params.max_tokens`, or less if
+            `max_model_len` requires it.
+        sampling_seed: the seed of `params`, or a seed that the engine drew.
+        arrival: the number of its arrival, from 0. It breaks ties in every order of requests.
+        arrival_clock: how many tokens the engine had scheduled when the request arrived. Used only by the
+            policy `shortest`.
+        priority: a smaller number is more urgent. Used only by the policy `priority`.
         cache_salt: only requests with the same salt share cached blocks.
         prompt: the prompt's text, if it was given as text.
-        status: where it is in its life.
+        status: its state.
         num_preemptions: how often it lost its blocks.
-        num_cached_tokens: prompt tokens found in the prefix cache at its first admission.
-        sequences: one to begin with; `params.n` once the prompt has been computed. Of a beam search,
-            the beams, best first, and in the end the hypotheses.
-        search: the beam search that chooses its tokens, if it is one; `params` then say nothing.
-        block_usage: the blocks that it has held so far.
+        num_cached_tokens: prompt tokens found in the prefix cache when it was first admitted.
+        sequences: a single sequence until the prompt is computed, then `params.n`. For a beam search, the
+            beams, best first; when it has ended, the hypotheses.
+        search: the beam search that chooses its tokens, or `None`. With a search, `params` has no effect.
+        block_usage: counts of the blocks that it has held so far.
     """
 
     request_id: str
@@ -151,25 +153,30 @@ class Request:
 
     @property
     def reads_prefix_cache(self) -> bool:
-        """Whether cached blocks are of use to it: cached tokens have no logits, and a request for
-        `prompt_logprobs` wants those of all prompt tokens."""
+        """Whether it can use cached blocks.
+
+        A request for `prompt_logprobs` cannot: it needs logits at all positions of the prompt, and cached
+        positions have none.
+        """
         return self.params.prompt_logprobs is None
 
     @property
     def has_forked(self) -> bool:
-        """Whether the prompt is computed and all samples exist; before that there is one sequence."""
+        """Whether all samples exist. Until the prompt is computed, there is a single sequence."""
         return len(self.sequences) == self.params.n
 
     @property
     def num_seqs(self) -> int:
-        """How many sequences it counts for in the batch: all its samples, also before they fork, and
-        as many beams as there can be."""
+        """How many sequences it counts for in the batch.
+
+        Samples count even before they fork. A beam search counts for the full beam width.
+        """
         if self.search is not None:
             return self.search.params.beam_width
         return len(self.unfinished) if self.has_forked else self.params.n
 
     def closest_sibling(self, seq: Sequence) -> Sequence | None:
-        """Of the sequences that hold memory, the one with the most leading tokens in common."""
+        """The sequence with the most leading tokens in common, among those that hold memory."""
         holding = (sibling for sibling in self.sequences if sibling.holds_memory)
         return max(holding, key=lambda sibling: common_prefix(sibling, seq), default=None)
 

@@ -4,8 +4,8 @@ Each chapter adds one thing:
 
 | stage | what is new                              | KV layout  | batching   |
 |-------|------------------------------------------|------------|------------|
-| 1     | nothing yet: no cache, one by one        | none       | static     |
-| 2     | a contiguous cache, reserved to the end  | contiguous | static     |
+| 1     | no cache yet; one request at a time      | none       | static     |
+| 2     | a contiguous cache, reserved in advance  | contiguous | static     |
 | 3     | blocks and block tables                  | paged      | static     |
 | 4     | sharing by reference count, copy on write | paged     | static     |
 | 5     | the fast attention of the device         | paged      | static     |
@@ -13,8 +13,8 @@ Each chapter adds one thing:
 | 7     | preemption: admit what fits now          | paged      | continuous |
 | 8     | prefix caching                           | paged      | continuous |
 
-Every stage gives the same greedy tokens. A prompt longer than the budget of one step is computed in
-chunks at every stage; from stage 6 on its chunks run beside requests that came earlier.
+Every stage gives the same greedy tokens. At every stage, a prompt longer than the token budget of a step is
+computed in chunks. From stage 6 on, its chunks share steps with requests that are already running.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ NUM_STAGES = 8
 
 
 def stage_options(stage: int) -> EngineOptions:
-    """The settings of a stage, for `LLM(model, **stage_options(3))`, or `EngineConfig.at_stage(3)`.
+    """The settings of a stage. Use them as `LLM(model, **stage_options(3))` or `EngineConfig.at_stage(3)`.
 
     Raises:
-        ConfigError: no such stage.
+        ConfigError: there is no such stage.
     """
     if isinstance(stage, bool) or not isinstance(stage, int) or not 1 <= stage <= NUM_STAGES:
         raise ConfigError(f"there are the stages 1 to {NUM_STAGES}, not {stage!r:.80}")
@@ -56,5 +56,5 @@ def stage_options(stage: int) -> EngineOptions:
     if stage >= 7:
         options["preemption_mode"] = "recompute"
     if stage >= 8:
-        del options["enable_prefix_caching"]  # on by itself, where blocks are shared
+        del options["enable_prefix_caching"]  # by default it is on, since blocks are shared
     return options

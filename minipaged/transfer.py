@@ -1,8 +1,8 @@
-"""What a step sends to the device, and what it reads back: one copy each way.
+"""Sending a step's inputs to the device, and reading its results: one copy each way.
 
-A step's inputs are many and small, and so are its results, and each copy has a cost of its own. So the
-inputs travel side by side (`to_device`), and results stay on the device until all of them are computed
-(`Queued`): the host waits for it once in a step.
+A step has many small inputs and results, and each copy has a fixed cost. So all inputs are sent in one copy
+(`to_device`). Results stay on the device until all of them are computed (`Queued`), so that the host waits
+only once in a step.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from torch import Tensor
 IntArray = npt.NDArray[np.int32 | np.int64]
 
 ALIGNMENT = 16
-"""Bytes. Triton compiles a kernel once more for tensors that begin elsewhere."""
+"""Each tensor begins at a multiple of this number of bytes. For other addresses, Triton would compile a
+kernel again."""
 
 
 def to_device(arrays: Sequence[IntArray], device: torch.device) -> list[Tensor]:
-    """The same numbers as tensors on `device`, in the shapes and dtypes of the arrays.
+    """The arrays as tensors on `device`, with the same shapes and dtypes.
 
-    From pinned memory such a copy is only queued, and the host goes on. PyTorch hands
-    that memory out again when the copy is done, and not before.
+    A copy from pinned memory to a CUDA device is only queued, so the host need not wait. PyTorch reuses the
+    pinned memory only after the copy is done.
 
     Args:
-        arrays: on the CPU the tensors are views of them.
-        device: where the tensors are to be.
+        arrays: the arrays. If `device` is a CPU, the tensors are views of them.
+        device: the device of the tensors.
     """
     if device.type == "cpu":
         return [torch.from_numpy(array) for array in arrays]
@@ -40,7 +41,7 @@ def to_device(arrays: Sequence[IntArray], device: torch.device) -> list[Tensor]:
 
 
 def pack(arrays: Sequence[IntArray], *, pin_memory: bool) -> Tensor:
-    """The bytes of all arrays, each from a multiple of `ALIGNMENT` on: uint8 `[bytes]`."""
+    """The bytes of all arrays, uint8 `[bytes]`. Each array begins at a multiple of `ALIGNMENT`."""
     starts = _starts(arrays)
     packed = torch.empty(starts[-1], dtype=torch.uint8, pin_memory=pin_memory)
     target = packed.numpy()
@@ -50,7 +51,7 @@ def pack(arrays: Sequence[IntArray], *, pin_memory: bool) -> Tensor:
 
 
 def unpack(packed: Tensor, arrays: Sequence[IntArray]) -> list[Tensor]:
-    """Views of what `pack` made of these arrays, wherever it is by now."""
+    """The arrays as views of `packed`, which is a result of `pack`, on any device."""
     return [
         packed[start : start + array.nbytes].view(torch.from_numpy(array).dtype).view(array.shape)
         for start, array in zip(_starts(arrays), arrays, strict=False)
@@ -66,8 +67,8 @@ def _starts(arrays: Sequence[IntArray]) -> list[int]:
 def column(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:
     """`values` as a tensor `[len(values)]` on `device`.
 
-    A plain copy to a CUDA device waits for all work queued there, and this is called while the
-    forward pass still runs. A copy from pinned memory does not wait.
+    It is called while the forward pass still runs. A plain copy to a CUDA device would wait until that work
+    is done; a copy from pinned memory does not wait.
     """
     if device.type != "cuda":
         return torch.tensor(values, dtype=dtype, device=device)  # [N]
@@ -88,22 +89,22 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Queued(Generic[A]):
-    """A result that nobody has waited for yet.
+    """A result whose numbers are still on the device. The host has not waited for them yet.
 
     Attributes:
-        packed: int64 `[N]`, on the device: all of its numbers.
-        unpack: makes the result of those numbers, once they are on the host.
+        packed: int64 `[N]`, on the device: all numbers of the result.
+        unpack: makes the result from these numbers, once they are on the host.
     """
 
     packed: Tensor
     unpack: Callable[[Int64s], A]
 
     def read(self) -> A:
-        """Wait for the device, and give the result. If it has no numbers, there is nothing to wait for."""
+        """Wait for the device, and return the result. Without numbers, return it at once."""
         return self.unpack(self.packed.cpu().numpy() if len(self.packed) else np.empty(0, dtype=np.int64))
 
     def beside(self, other: Queued[B]) -> Queued[tuple[A, B]]:
-        """Both, to be read at once."""
+        """This result and another one, to be read in one copy."""
         end = len(self.packed)
         return Queued(
             torch.cat((self.packed, other.packed)),
@@ -112,7 +113,7 @@ class Queued(Generic[A]):
 
 
 def queued_together(several: Sequence[Queued[A]], device: torch.device) -> Queued[list[A]]:
-    """All of these, to be read at once; an empty list if there are none."""
+    """A list of results, to be read in one copy."""
     sizes = [len(each.packed) for each in several]
     ends = np.cumsum(sizes)
     return Queued(

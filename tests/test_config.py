@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from minipaged import LLM, EngineConfig, SamplingParams
-from minipaged.options import EngineOptions
 from minipaged.errors import ConfigError, ModelNotFoundError
 from minipaged.loading.locations import TINY_FOLDER
+from minipaged.options import EngineOptions
 from tests.loading.gguf_files import write_model
 from tests.oracle import make_config, make_hf_model
 

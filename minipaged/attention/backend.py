@@ -1,4 +1,4 @@
-"""Which attention an engine runs with, and what writes the cache that it reads."""
+"""Choosing the attention function of an engine, and the functions that write its KV cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minipaged.triton_kernels.setup import prepare_triton
 
 
 def select_attention(backend: AttentionBackend, device: torch.device) -> AttentionFn:
-    """The attention for a backend's name; `"auto"` takes the fastest that the device has.
+    """The attention function of a backend. `"auto"` means the fastest one that the device supports.
 
     Raises:
         ConfigError: the backend does not run on the device.
@@ -30,7 +30,7 @@ def select_attention(backend: AttentionBackend, device: torch.device) -> Attenti
             raise ConfigError(f"attention_backend='cpu' needs device='cpu', not {str(device)!r}; use 'auto'")
         return cpu_attention
     if backend == "triton":
-        prepare_triton(device)  # before the import, which is where Triton decides how kernels run
+        prepare_triton(device)  # before the import: Triton decides at import how it runs kernels
         from minipaged.triton_kernels.attention import TritonAttention
 
         return TritonAttention.on(device)
@@ -39,15 +39,17 @@ def select_attention(backend: AttentionBackend, device: torch.device) -> Attenti
 
 @dataclass(frozen=True)
 class CacheFunctions:
-    """What writes to the cache: new keys and values, and copies of blocks."""
+    """The functions that write to the cache: new keys and values, and copies of blocks."""
 
     write_kv: WriteKV
     copy_blocks: CopyBlocks
 
 
 def select_cache_functions(backend: AttentionBackend, device: torch.device) -> CacheFunctions:
-    """What goes with a backend's attention: kernels with Triton's, a loop with the CPU's, else PyTorch's own
-    indexing.
+    """The cache functions of a backend.
+
+    The Triton backend has kernels for both. The CPU backend has a compiled loop for new keys and values.
+    All else is done with PyTorch's indexing.
 
     Raises:
         ConfigError: the backend does not run on the device.
@@ -64,7 +66,7 @@ def select_cache_functions(backend: AttentionBackend, device: torch.device) -> C
 
 
 def resolve_backend(backend: AttentionBackend, device: torch.device) -> AttentionBackend:
-    """A backend's name; for `"auto"` that of the fastest that the device has."""
+    """The name of a backend. For `"auto"`, the name of the fastest one that the device supports."""
     if backend != "auto":
         return backend
     if device.type == "cpu":

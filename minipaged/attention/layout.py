@@ -1,7 +1,7 @@
-"""AttentionLayout: how one step's keys and values are kept, and what its queries read.
+"""AttentionLayout: how a step's keys and values are stored, and how its queries read them.
 
-There is one for each `kv_layout`, and only here do they differ for the model: `paged.PagedLayout`,
-`contiguous.ContiguousLayout` and `uncached.UncachedLayout`.
+Each `kv_layout` has its own: `PagedLayout` here, `ContiguousLayout` and `UncachedLayout` in
+`minipaged/baseline/`. The rest of the forward pass is the same for all three.
 """
 
 from __future__ import annotations
@@ -17,23 +17,30 @@ from minipaged.transfer import IntArray
 
 
 class AttentionLayout(Protocol):
-    """What the runner needs of a layout."""
+    """The methods of a layout that the runner calls."""
 
     @property
     def keeps_kv(self) -> bool:
-        """Whether keys and values outlive the step that computes them. If not, each step computes its
-        sequences from their beginnings."""
+        """Whether keys and values are kept after the step that computes them.
+
+        If not, each step computes its sequences again from their first tokens.
+        """
         ...
 
     def locate(self, batch: StepBatch) -> Sequence[IntArray]:
-        """What a step's attention has to read on the device: where the sequences lie."""
+        """The arrays that tell a step's attention where its sequences are in the cache.
+
+        The runner copies them to the device.
+        """
         ...
 
     def attend(self, batch: StepBatch, located: Sequence[Tensor]) -> AttendFn:
-        """What the decoder calls in each layer of a step: store the new keys and values, then attend.
+        """The function that the decoder calls in each layer of a step.
+
+        It stores the new keys and values, and then computes attention.
 
         Args:
             batch: the step.
-            located: what `locate` gave for it, on the device.
+            located: the arrays that `locate` returned for the step, on the device.
         """
         ...

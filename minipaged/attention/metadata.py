@@ -1,4 +1,4 @@
-"""AttentionMetadata: where in a step's packed tokens each sequence lies, and where its cache is."""
+"""AttentionMetadata: which tokens of a step belong to each sequence, and where its cache is."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from minipaged.cpu.attention.query_groups import QueryGroups, group_queries
 
 @dataclass(frozen=True)
 class AttentionMetadata:
-    """One ragged step of S sequences and T tokens, packed without padding.
+    """One ragged step: T tokens of S sequences, one sequence after the other, without padding.
 
-    The tokens of sequence s are rows `query_start_loc[s] : query_start_loc[s + 1]`; they are the
-    last ones of its `seq_lens[s]` tokens. Sequences that compute one token come first.
+    The tokens of sequence s are rows `query_start_loc[s] : query_start_loc[s + 1]`. They are the last of
+    its `seq_lens[s]` tokens. Sequences that compute one token come first.
 
     Attributes:
         query_start_loc: int32 `[S + 1]`, begins with 0 and ends with T.
-        seq_lens: int32 `[S]`, tokens in the cache once this step's are written.
+        seq_lens: int32 `[S]`, tokens in the cache once this step's tokens are written.
         block_tables: int32 `[S, M]`, each row padded with the null block.
-        slot_mapping: int64 `[T]`, the slot that each token's key and value go to.
+        slot_mapping: int64 `[T]`, the slot for each token's key and value.
         query_start_list: `query_start_loc` as plain integers.
         seq_lens_list: `seq_lens` as plain integers.
         num_decodes: how many leading sequences have exactly one query token.
@@ -38,29 +38,29 @@ class AttentionMetadata:
 
     @cached_property
     def query_groups(self) -> QueryGroups:
-        """The step's tokens, by what they look at. For the CPU."""
+        """The step's tokens, grouped by the tokens that they attend to. Used on the CPU only."""
         return group_queries(
             self.block_tables.numpy(), self.query_start_list, self.seq_lens_list, self.num_decodes
         )
 
     @cached_property
     def num_pairs(self) -> int:
-        """How many there are of a token and one that it looks at: attention's work. For the CPU."""
+        """The number of (query token, attended token) pairs: the work of attention. For the CPU only."""
         return int(self.query_groups.lengths.sum())
 
 
 class AttentionFn(Protocol):
-    """What every attention backend is: a function of this shape."""
+    """The signature of every attention backend."""
 
     def __call__(self, query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
         """Attend from a step's queries to the cache, which already holds the step's own tokens.
 
         Args:
             query: `[T, num_heads, head_dim]`.
-            kv_layer: `[2, num_blocks, block_size, num_kv_heads, head_dim]`. Slots that no sequence
-                of the step owns may hold anything, NaN included; the null block is finite.
+            kv_layer: `[2, num_blocks, block_size, num_kv_heads, head_dim]`. Slots that belong to no
+                sequence of the step may hold any numbers, even NaN. The null block is always finite.
             metadata: the step's layout.
-            scale: multiplies the scores; above 0, usually `head_dim ** -0.5`.
+            scale: the factor for the attention scores; above 0, usually `head_dim ** -0.5`.
 
         Returns:
             `[T, num_heads, head_dim]`.

@@ -17,7 +17,7 @@ from minipaged.runner.step_batch import StepBatch
 
 
 class Located(NamedTuple):
-    """Where a step's sequences are in the cache; the fields are those of `AttentionMetadata`."""
+    """Where a step's sequences are in the cache. `AttentionMetadata` documents the fields."""
 
     query_start_loc: npt.NDArray[np.int32]
     seq_lens: npt.NDArray[np.int32]
@@ -26,15 +26,15 @@ class Located(NamedTuple):
 
 
 class PagedLayout:
-    """An `AttentionLayout` of blocks.
+    """An `AttentionLayout` for a cache of blocks.
 
     Args:
-        cache: the blocks' tensors.
+        cache: the KV cache.
         attention: the attention backend.
-        write_kv: stores keys and values by slot.
-        slot_mapping: positions to slots.
-        scale: multiplies the scores.
-        pad_tables: the block tables of a step as one array.
+        write_kv: stores keys and values in their slots.
+        slot_mapping: translates positions into slots.
+        scale: the factor for the attention scores.
+        pad_tables: puts the block tables of a step into one array.
     """
 
     keeps_kv = True
@@ -58,7 +58,7 @@ class PagedLayout:
 
     @property
     def block_size(self) -> int:
-        """Tokens in a block."""
+        """Tokens per block."""
         return self.cache.block_size
 
     def locate(self, batch: StepBatch) -> Located:
@@ -78,7 +78,7 @@ class PagedLayout:
         return self.attend_by(metadata_of(batch, located))
 
     def attend_by(self, metadata: AttentionMetadata) -> AttendFn:
-        """`attend`, for a step of which this is known."""
+        """`attend` for a step whose metadata is given."""
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             kv_layer = self.cache.layers[layer]
@@ -89,7 +89,7 @@ class PagedLayout:
 
 
 def metadata_of(batch: StepBatch, located: Sequence[Tensor]) -> AttentionMetadata:
-    """A step's metadata, from the tensors of its `Located`."""
+    """A step's metadata, made from the tensors of its `Located`."""
     query_start_loc, seq_lens, block_tables, slot_mapping = located
     return AttentionMetadata(
         query_start_loc=query_start_loc,

@@ -1,9 +1,9 @@
 """Paged attention in plain PyTorch: written for reading, and the oracle for every fast version.
 
-One sequence at a time: gather its keys and values through the block table into a contiguous
-tensor, then softmax attention as in any textbook. A decode step, a prompt, and a chunk of a prompt
-on top of cached tokens are the same computation: the last `num_queries` tokens of a sequence of
-`seq_len` look at everything up to themselves.
+It handles one sequence at a time. It gathers the sequence's keys and values through the block table into
+contiguous tensors, and then computes softmax attention as in any textbook. A decode step, a prompt, and a
+chunk of a prompt after cached tokens are the same computation: each of the last `num_queries` tokens of a
+sequence attends to all tokens up to itself.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def gather(kv_layer: Tensor, block_table: Tensor, seq_len: int) -> tuple[Tensor,
 
     Args:
         kv_layer: `[2, num_blocks, block_size, num_kv_heads, head_dim]`.
-        block_table: int32 `[M]`; the first blocks cover `seq_len` tokens.
-        seq_len: tokens to collect; the slots after them in the last block are left out.
+        block_table: int32 `[M]`. Its blocks hold at least `seq_len` tokens.
+        seq_len: how many tokens to collect. Later slots of the last block are left out.
 
     Returns:
         Keys and values, each `[seq_len, num_kv_heads, head_dim]`.
@@ -32,7 +32,7 @@ def gather(kv_layer: Tensor, block_table: Tensor, seq_len: int) -> tuple[Tensor,
 
 
 def reference_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
-    """Attention through the block table; shapes as in `AttentionFn`. The softmax is in float32."""
+    """Attention through the block table; shapes as in `AttentionFn`. Computed in float32."""
     output = torch.empty_like(query)
     starts = metadata.query_start_list
     for s, seq_len in enumerate(metadata.seq_lens_list):
@@ -45,13 +45,13 @@ def reference_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMeta
 
 
 def attend_one(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """Causal attention of one sequence's last tokens to all of its tokens.
+    """Causal attention from the last Q tokens of one sequence to all of its L tokens.
 
     Args:
-        query: `[Q, num_heads, head_dim]`, the last Q of L tokens.
+        query: `[Q, num_heads, head_dim]`, for the last Q tokens.
         keys: `[L, num_kv_heads, head_dim]`.
-        values: as `keys`.
-        scale: multiplies the scores.
+        values: `[L, num_kv_heads, head_dim]`.
+        scale: the factor for the attention scores.
 
     Returns:
         `[Q, num_heads, head_dim]`.

@@ -1,6 +1,7 @@
-"""Attention of one sequence over keys and values that lie in order: for the layouts without blocks.
+"""Attention of one sequence over contiguous keys and values, for the layouts without blocks.
 
-The readable version is `reference.attend_one`; `fused_attend_one` is the same in one call.
+The readable version is `attention.reference.attend_one`. `fused_attend_one` computes the same with one
+PyTorch call.
 """
 
 from __future__ import annotations
@@ -15,25 +16,29 @@ from minipaged.attention.reference import attend_one
 from minipaged.choices import AttentionBackend
 
 AttendOneFn = Callable[[Tensor, Tensor, Tensor, float], Tensor]
-"""(query [Q, Hq, D], keys [L, Hkv, D], values [L, Hkv, D], scale) -> [Q, Hq, D]: the last Q of L tokens
-look at everything up to themselves."""
+"""(query [Q, Hq, D], keys [L, Hkv, D], values [L, Hkv, D], scale) -> [Q, Hq, D].
+
+The queries are the last Q of L tokens. Each attends to all tokens up to itself.
+"""
 
 
 def select_attend_one(backend: AttentionBackend) -> AttendOneFn:
-    """The readable version for `"reference"`, else the quick one."""
+    """The readable version for `"reference"`, otherwise the fast one."""
     return attend_one if backend == "reference" else fused_attend_one
 
 
 def fused_attend_one(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """Shapes as in `AttendOneFn`. Keys and values are read in place, and not repeated for the query heads
-    that share them."""
+    """Attention by `scaled_dot_product_attention`; shapes as in `AttendOneFn`.
+
+    Keys and values are read in place. They are not repeated for the query heads that share them.
+    """
     num_queries, num_heads, head_dim = query.shape
     seq_len, num_kv_heads, _ = keys.shape
-    # GQA: the query heads of a KV head become a dimension of their own.
+    # GQA: the query heads that share a KV head become a separate dimension.
     grouped = query.view(num_queries, num_kv_heads, -1, head_dim).permute(1, 2, 0, 3)  # [Hkv, G, Q, D]
     shape = (num_kv_heads, num_heads // num_kv_heads, seq_len, head_dim)
     mask = None
-    if 1 < num_queries < seq_len:  # a chunk on top of cached tokens
+    if 1 < num_queries < seq_len:  # a chunk after cached tokens
         mask = torch.ones(num_queries, seq_len, dtype=torch.bool, device=query.device)
         mask = mask.tril(seq_len - num_queries)  # [Q, L]
     output = F.scaled_dot_product_attention(

@@ -1,9 +1,8 @@
-"""BuddyAllocator: regions are powers of two, split in half and merged with their other half.
+"""BuddyAllocator: a region is a power of two of slots, split in half and merged with its other half.
 
-The allocator of the paper's Orca baselines (section 6.1). A block of 2^k slots begins at a multiple
-of 2^k, and its *buddy*, with which it merges, is found by flipping one bit of its start. What
-rounding up to a power of two costs is lost to no token: the paper counts it with the gaps, as
-external fragmentation.
+This is the allocator of the paper's Orca baselines (section 6.1). A block of 2^k slots begins at a multiple
+of 2^k. It merges with its *buddy*, whose start differs from its own in one bit. Rounding up to a power of two
+leaves slots that no token can use. The paper counts these with the gaps, as external fragmentation.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from minipaged.errors import InvariantError
 
 
 def next_power_of_two(number: int) -> int:
-    """The smallest power of two that is at least `number`, which is at least 1.
+    """The smallest power of two that is not less than `number`. `number` must be at least 1.
 
     >>> [next_power_of_two(n) for n in (1, 2, 3, 25, 32)]
     [1, 2, 4, 32, 32]
@@ -36,9 +35,10 @@ class FreeBuddy(Protocol):
 
 
 def allocate_buddy(free: list[set[int]], num_slots: int) -> int | None:
-    """Take a block of `num_slots`, rounded up to a power of two.
+    """Take a block of `num_slots` slots, rounded up to a power of two.
 
-    It is cut from the smallest free block that is large enough, and from the first of these.
+    The block is cut from the smallest free block that is large enough. If there are several of that size,
+    the one with the lowest start is used.
 
     Args:
         free: `free[order]` has the starts of the free blocks of `2 ** order` slots; changed in place.
@@ -64,12 +64,12 @@ def allocate_buddy(free: list[set[int]], num_slots: int) -> int | None:
 
 
 def free_buddy(free: list[set[int]], start: int, order: int) -> None:
-    """Give a block back. As long as its buddy is a free block of the same size, the two become one.
+    """Free a block. As long as its buddy is entirely free, merge the two into a block of twice the size.
 
     Args:
-        free: as above; changed in place.
+        free: as in `allocate_buddy`; changed in place.
         start: the block's first slot.
-        order: it has `2 ** order` slots.
+        order: the block has `2 ** order` slots.
 
     >>> free = [set(), {2}, {4}, set()]
     >>> free_buddy(free, start=0, order=1)
@@ -86,16 +86,16 @@ def free_buddy(free: list[set[int]], start: int, order: int) -> None:
 class BuddyAllocator:
     """A `RegionAllocator` whose regions are powers of two, aligned to their size.
 
-    A pool that is no power of two begins as several blocks, one for each bit of its size, the
-    largest first. They have no buddies in the pool, so they never merge with each other.
+    If the number of slots is not a power of two, the pool begins as several blocks: one for each 1 bit of
+    that number, the largest first. Their buddies are outside the pool, so these blocks never merge.
 
     Args:
-        num_slots: slots to divide.
-        allocate: takes a block from the free ones.
-        free: gives one back to them.
+        num_slots: how many slots to divide.
+        allocate: takes a block from the free blocks.
+        free: adds a block to the free blocks.
 
     Raises:
-        ConfigError: fewer than one slot.
+        ConfigError: `num_slots` is less than 1.
 
     >>> allocator = BuddyAllocator(16)
     >>> allocator.allocate(3), allocator.allocate(5), allocator.allocate(4)
@@ -132,7 +132,7 @@ class BuddyAllocator:
         return max((1 << order for order, starts in enumerate(self._free) if starts), default=0)
 
     def free_regions(self) -> list[Region]:
-        """The free blocks. Two may lie side by side without being buddies; no region spans both."""
+        """The free blocks. Two neighbours that are not buddies stay two: no region can span both."""
         return sorted(
             Region(start, 1 << order) for order, starts in enumerate(self._free) for start in starts
         )
@@ -141,7 +141,7 @@ class BuddyAllocator:
         return [Region(start, 1 << self._allocated[start]) for start in sorted(self._allocated)]
 
     def max_regions(self, num_slots: int) -> int:
-        """One for each multiple of the rounded size, since every block begins at a multiple of its own."""
+        """The number of multiples of the rounded size in the pool, since every block begins at one."""
         check_num_slots(num_slots)
         return self._num_slots // next_power_of_two(num_slots)
 

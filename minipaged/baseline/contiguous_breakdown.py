@@ -12,12 +12,12 @@ from minipaged.kv.breakdown import MemoryBreakdown
 
 @dataclass(frozen=True)
 class ReservedRegion:
-    """What one sequence holds in a contiguous cache.
+    """The region of one sequence in a contiguous cache.
 
     Attributes:
         region: the slots that were asked for. An allocator that rounds up may have taken more.
-        num_tokens: tokens so far: slots that hold one.
-        num_tokens_at_end: slots that will hold one when the sequence ends.
+        num_tokens: slots that hold a token now.
+        num_tokens_at_end: slots that will hold a token when the sequence ends.
     """
 
     region: Region
@@ -34,14 +34,14 @@ class ReservedRegion:
 def contiguous_breakdown(
     allocator: RegionAllocator, reserved: Iterable[ReservedRegion], next_request: int = 1
 ) -> MemoryBreakdown:
-    """Divide the slots of a contiguous cache.
+    """Count the slots of a contiguous cache by what they are used for.
 
     Args:
-        allocator: who divided them.
-        reserved: all regions that are allocated.
-        next_request: slots that the next request will reserve. A free region smaller than that is
-            external fragmentation; one that is large enough is free, as a whole. With 1, when
-            nothing waits, every free slot is free.
+        allocator: the allocator that divides the cache into regions.
+        reserved: all allocated regions.
+        next_request: slots that the next request will reserve. A free region smaller than that counts as
+            external fragmentation; a larger one counts as free as a whole. If no request waits, pass 1:
+            then every unallocated slot counts as free.
     """
     token_states = at_end = requested = 0
     for each in reserved:

@@ -1,6 +1,6 @@
-"""ContiguousLayout: each sequence's keys and values lie side by side, and are read where they lie.
+"""ContiguousLayout: each sequence's keys and values are contiguous in memory, and are read in place.
 
-No table and no gathering: a sequence's keys are a slice of the cache (paper, section 3).
+It needs no block table and no gathering: a sequence's keys are a slice of the cache (paper, section 3).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from minipaged.transfer import IntArray
 
 
 class ContiguousLayout:
-    """An `AttentionLayout` of regions.
+    """An `AttentionLayout` for a cache that is divided into regions.
 
     Args:
-        cache: the slots' tensors.
-        attend_one: attention for one sequence.
+        cache: the KV cache.
+        attend_one: computes attention for one sequence.
         write_region: stores a step's keys and values of one sequence.
-        read_region: finds all of a sequence's keys and values.
-        scale: multiplies the scores.
+        read_region: returns all keys and values of one sequence.
+        scale: the factor for the attention scores.
     """
 
     keeps_kv = True

@@ -1,11 +1,12 @@
-"""ContiguousManager: the baseline without blocks. Each sequence has one region of slots to itself.
+"""ContiguousManager: the baseline without blocks. Each sequence has its own region of slots.
 
-The token at a position is at `region start + position`, so attention needs no table, and memory must
-be reserved for as long as a sequence may get (paper, section 3). What that costs is in
-`breakdown.py`.
+The token at a position is in slot `region start + position`, so attention needs no table. But memory must
+be reserved for the longest that a sequence may get (paper, section 3). `kv/breakdown.py` counts what that
+wastes.
 
-Nothing is taken on demand, so nobody is ever preempted for lack of room, and nothing is shared: a fork
-is a copy of all its slots. The systems before the paper's did the same to their beams (section 4.4).
+All memory is taken when a request is admitted, so no request is ever preempted for lack of memory. Nothing
+is shared: a fork copies all slots of its parent. Systems before the paper's copied their beams in the same
+way (section 4.4).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Reservation:
 
     Attributes:
         held: the sequences that have begun, each with its region.
-        spare: regions of sequences that are still to come: samples before they fork, and beams.
+        spare: regions for sequences that have not begun: samples before they fork, and beams.
     """
 
     held: dict[Sequence, Region] = field(default_factory=dict)
@@ -50,18 +51,18 @@ class Reservation:
 
 
 class ContiguousManager(KVManager):
-    """Regions over one `RegionAllocator`.
+    """A `KVManager` that gives each sequence one region of a `RegionAllocator`.
 
-    The cache has as many slots as a paged one of the same bytes, all of them usable: there is no
-    null block, which a paged pool gives up for padding.
+    The cache has as many slots as a paged one with the same number of bytes. All of them are usable: a
+    paged pool loses its null block to padding, and a contiguous cache has no null block.
 
     Args:
-        allocator: divides the slots.
-        block_size: tokens per block; only the unit of the counts in `EngineStats`.
-        reserve: how many slots a sequence gets.
-        max_model_len: longest prompt plus output.
-        copy_slots: copies a region's contents. A fork is done at once: its source may end, and its
-            region go to somebody else, before the child is scheduled.
+        allocator: divides the slots into regions.
+        block_size: tokens per block. It is only the unit of the counts in `EngineStats`.
+        reserve: the rule for how many slots a sequence gets.
+        max_model_len: the longest prompt plus output, in tokens.
+        copy_slots: copies a region's contents. `fork` calls it at once, since the parent may end before
+            the child is scheduled, and its region may then go to another request.
     """
 
     def __init__(
@@ -83,9 +84,9 @@ class ContiguousManager(KVManager):
         self._owners: dict[Sequence, Reservation] = {}
 
     def admit(self, request: Request, hits: list[CachedBlock]) -> bool:
-        """Reserve a region for each sequence that the request may have at a time: all or none."""
+        """Reserve one region for each sequence that the request can have at a time, or none at all."""
         num_slots = self._slots_for(len(request.prompt_token_ids), request.max_tokens)
-        # Noted at first, so that an interrupt halfway leaves nothing that `free_request` cannot find.
+        # Recorded first, so that `free_request` finds every region even after an interrupt in this loop.
         reservation = self._reservations[request] = Reservation()
         for _ in range(request.num_seqs):
             start = self.allocator.allocate(num_slots)
@@ -100,7 +101,7 @@ class ContiguousManager(KVManager):
         self._hold(seq, self._reservations[request])
 
     def append(self, seq: Sequence, num_tokens: int) -> list[BlockCopy] | None:
-        """Nothing to do: the region is long enough, whatever comes."""
+        """Nothing to do: the region is long enough for every token that the sequence may get."""
         return []
 
     def fork(self, parent: Sequence, child: Sequence, num_tokens: int) -> None:
@@ -111,8 +112,11 @@ class ContiguousManager(KVManager):
         child.num_computed_tokens = num_tokens
 
     def free(self, seq: Sequence) -> None:
-        """End a sequence. One that has finished gives its region back; a beam that is dropped leaves it
-        to another beam of its request."""
+        """Free a sequence's region.
+
+        The region of a finished sequence goes back to the allocator. The region of a dropped beam becomes
+        a spare of its request, for another beam.
+        """
         seq.num_computed_tokens = 0
         if seq.region is None:
             return
@@ -159,12 +163,12 @@ class ContiguousManager(KVManager):
             raise RequestTooLargeError(
                 f"{num_seqs} {kind} of {num_prompt_tokens:,} prompt and up to {max_tokens:,} output tokens "
                 f"reserve {num_slots:,} slots each (reserve={self._reserve!r}), and a cache of "
-                f"{self.allocator.num_slots:,} slots has room for {most:,} of such regions. Ask for fewer "
+                f"{self.allocator.num_slots:,} slots has room for {most:,} such regions. Ask for fewer "
                 f"{kind} or tokens, or give the engine more memory."
             )
 
     def surely_fit(self, requests: Iterable[Request]) -> bool:
-        """Whoever is admitted has all that it will ever need."""
+        """Always true: an admitted request already has all the memory that it will ever need."""
         return True
 
     # What there is, and what is used
@@ -194,8 +198,8 @@ class ContiguousManager(KVManager):
         """Compare the allocator, the reservations and the regions of all unfinished requests.
 
         Raises:
-            InvariantError: a region that nobody holds, or that two hold; a request that runs without
-                a reservation, or has one and does not run; a sequence that outgrew its region.
+            InvariantError: a region has no holder or two; a request runs without a reservation, or has
+                one but does not run; a sequence has more computed tokens than its region has slots.
         """
         self.allocator.check_invariants()
         running = {request for request in requests if request.status is RequestStatus.RUNNING}
@@ -204,10 +208,10 @@ class ContiguousManager(KVManager):
         regions = sorted(r for reservation in self._reservations.values() for r in reservation.regions)
         allocated = self.allocator.allocated_regions()
         if [region.start for region in regions] != [region.start for region in allocated]:
-            raise InvariantError(f"reserved are {regions}, but allocated {allocated}")
+            raise InvariantError(f"the reserved regions are {regions}, but {allocated} are allocated")
         holding = {seq for reservation in self._reservations.values() for seq in reservation.held}
         if self._owners.keys() != holding:
-            raise InvariantError("the sequences that hold a region are not those that are in a reservation")
+            raise InvariantError("the sequences that hold a region are not those in the reservations")
         for request in requests:
             for seq in request.sequences:
                 if (seq.region is not None) != (seq in holding):

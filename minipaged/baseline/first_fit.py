@@ -1,7 +1,7 @@
 """FirstFitAllocator: each region is taken from the first gap that is large enough.
 
-The plainest way to divide memory into pieces of any size. Freed regions merge with free neighbours
-at once, and still, after a while, what is free is scattered over gaps: external fragmentation.
+This is the simplest way to divide memory into pieces of any size. A freed region merges with its free
+neighbours at once. Even so, the free slots become scattered over many gaps: external fragmentation.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class FreeFirstFit(Protocol):
 
 
 def allocate_first_fit(free: list[Region], num_slots: int) -> int | None:
-    """Take the front of the first free region that is large enough.
+    """Take `num_slots` slots from the front of the first free region that is large enough.
 
     Args:
-        free: the free regions, in order, no two of them side by side; changed in place.
+        free: the free regions, in order of their starts; no two touch. Changed in place.
         num_slots: at least 1.
 
     Returns:
-        The first slot taken; `None`, with nothing changed, if no region is large enough.
+        The first slot taken. `None`, with nothing changed, if no region is large enough.
 
     >>> free = [Region(0, 3), Region(5, 4)]
     >>> allocate_first_fit(free, 4), free
@@ -49,11 +49,11 @@ def allocate_first_fit(free: list[Region], num_slots: int) -> int | None:
 
 
 def free_first_fit(free: list[Region], region: Region) -> None:
-    """Give a region back, as one with the free regions on both sides.
+    """Free a region, and merge it with the free regions that touch it.
 
     Args:
-        free: the free regions, as above; changed in place.
-        region: one that overlaps none of them.
+        free: the free regions, as in `allocate_first_fit`; changed in place.
+        region: the region to free. It overlaps no free region.
 
     >>> free = [Region(0, 3), Region(5, 4)]
     >>> free_first_fit(free, Region(3, 2))
@@ -62,7 +62,7 @@ def free_first_fit(free: list[Region], region: Region) -> None:
     """
     start, end = region.start, region.end
     i = bisect.bisect_left(free, region)
-    first, last = i, i  # the free regions `first` to `last - 1` become part of this one
+    first, last = i, i  # the free regions `first` to `last - 1` are merged with this region
     if i > 0 and free[i - 1].end == start:
         first = i - 1
         start = free[first].start
@@ -73,18 +73,18 @@ def free_first_fit(free: list[Region], region: Region) -> None:
 
 
 class FirstFitAllocator:
-    """A `RegionAllocator` that gives exactly as many slots as were asked for.
+    """A `RegionAllocator` whose regions have exactly the number of slots that was asked for.
 
-    Both methods take time in the number of free regions. There is at most one more of them than
-    there are allocated ones, since two free regions never touch.
+    `allocate` and `free` take time proportional to the number of free regions. Two free regions never
+    touch, so there is at most one more free region than there are allocated regions.
 
     Args:
-        num_slots: slots to divide.
-        allocate: takes a region from the free ones.
-        free: gives one back to them.
+        num_slots: how many slots to divide.
+        allocate: takes a region from the free regions.
+        free: adds a region to the free regions.
 
     Raises:
-        ConfigError: fewer than one slot.
+        ConfigError: `num_slots` is less than 1.
 
     >>> allocator = FirstFitAllocator(10)
     >>> allocator.allocate(4), allocator.allocate(4), allocator.allocate(4)
@@ -103,7 +103,7 @@ class FirstFitAllocator:
         check_num_slots(num_slots)
         self._num_slots = num_slots
         self._allocate_from, self._free_into = allocate, free
-        self._free = [Region(0, num_slots)]  # in order; no two of them touch
+        self._free = [Region(0, num_slots)]  # in order of their starts; no two touch
         self._allocated: dict[int, int] = {}  # start -> slots
 
     @property

@@ -1,9 +1,8 @@
-"""RegionAllocator: what a contiguous KV cache needs of whoever divides its slots.
+"""RegionAllocator: the interface of the allocator that divides the slots of a contiguous KV cache.
 
-Without block tables, attention finds a token at `region start + position`, so all slots of a
-request lie side by side, and room for its whole life is taken when it is admitted (paper, section
-3). Two allocators have this shape: `first_fit.FirstFitAllocator`, and the paper's baseline,
-`buddy.BuddyAllocator`.
+Without block tables, attention finds a token in slot `region start + position`. So the slots of a sequence
+must be contiguous, and all that it may ever need are taken when its request is admitted (paper, section 3).
+There are two allocators: `first_fit.FirstFitAllocator`, and the paper's baseline `buddy.BuddyAllocator`.
 """
 
 from __future__ import annotations
@@ -36,75 +35,81 @@ class RegionAllocator(Protocol):
 
     @property
     def num_free_slots(self) -> int:
-        """Slots in no region. They may not lie together, so a smaller request can still fail."""
+        """Slots in no allocated region. If they are in several gaps, `allocate` may fail for fewer slots."""
         ...
 
     @property
     def largest_free_region(self) -> int:
-        """The most slots that `allocate` could give now; 0 if none is free."""
+        """The largest region that `allocate` could give now, in slots; 0 if no slot is free."""
         ...
 
     def free_regions(self) -> list[Region]:
-        """The free regions from which `allocate` chooses, in the order of their starts."""
+        """The free regions from which `allocate` chooses, in order of their starts."""
         ...
 
     def allocated_regions(self) -> list[Region]:
-        """What `allocate` gave and nobody gave back, in the order of their starts. One is larger
-        than was asked for where the allocator rounds up."""
+        """The allocated regions, in order of their starts.
+
+        If the allocator rounds up, a region may be larger than was asked for.
+        """
         ...
 
     def max_regions(self, num_slots: int) -> int:
-        """How many regions of `num_slots` slots there can be at once, if nothing else is allocated."""
+        """How many regions of `num_slots` slots fit into an empty pool."""
         ...
 
     def allocate(self, num_slots: int) -> int | None:
         """Take a region of at least `num_slots` slots.
 
         Returns:
-            Its first slot; `None`, with nothing changed, if no free region is that large.
+            Its first slot. `None`, with nothing changed, if no free region is that large.
 
         Raises:
-            ConfigError: fewer than one slot.
+            ConfigError: `num_slots` is less than 1.
         """
         ...
 
     def free(self, start: int) -> None:
-        """Give the region that begins at `start` back, and merge it with what is free beside it.
+        """Free the region that begins at `start`, and merge it with its free neighbours.
 
         Raises:
-            InvariantError: no allocated region begins there.
+            InvariantError: no allocated region begins at `start`.
         """
         ...
 
     def check_invariants(self) -> None:
-        """Compare the regions with the whole.
+        """Check that the free and the allocated regions together cover all slots exactly once.
 
         Raises:
-            InvariantError: regions overlap, leave a gap, or are free side by side but not merged.
+            InvariantError: regions overlap or leave a gap, or free neighbours are not merged.
         """
         ...
 
 
 def check_num_slots(num_slots: int) -> None:
-    """Refuse a pool or a region of nothing.
+    """Refuse a pool or a region without slots.
 
     Raises:
-        ConfigError: fewer than one slot.
+        ConfigError: `num_slots` is less than 1.
     """
     if num_slots < 1:
         raise ConfigError(f"there must be at least 1 slot, not {num_slots}")
 
 
 def check_partition(regions: list[Region], num_slots: int) -> None:
-    """Whether regions, put in order, cover `num_slots` slots without a gap or an overlap.
+    """Check that the regions cover slots 0 to `num_slots - 1` without a gap or an overlap.
+
+    Args:
+        regions: the regions, in any order.
+        num_slots: the number of slots in the pool.
 
     Raises:
-        InvariantError: they do not.
+        InvariantError: there is a gap or an overlap.
     """
     expected = 0
     for region in sorted(regions):
         if region.start != expected or region.num_slots < 1:
-            raise InvariantError(f"a region begins at slot {expected}, but what comes there is {region}")
+            raise InvariantError(f"a region begins at slot {expected}, but the next region is {region}")
         expected = region.end
     if expected != num_slots:
         raise InvariantError(f"the regions end at slot {expected}, the pool at {num_slots}")

@@ -1,5 +1,6 @@
-"""Writing into a region of the KV cache, and reading from it: the token at a position is in slot
-`region start + position`, so both are a slice (paper, section 3).
+"""Writing keys and values into a region of the KV cache, and reading them.
+
+The token at a position is in slot `region start + position`, so both are a slice (paper, section 3).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def write_region(slots: Tensor, start: int, position: int, key: Tensor, value: T
         slots: one layer's cache, `[2, num_slots, num_kv_heads, head_dim]`; written in place.
         start: the first slot of the sequence's region.
         position: the position of the first token in its sequence.
-        key: `[Q, num_kv_heads, head_dim]`, of Q tokens that follow each other.
-        value: as `key`.
+        key: the keys of Q consecutive tokens, `[Q, num_kv_heads, head_dim]`.
+        value: their values, of the same shape.
     """
     first = start + position
     slots[0, first : first + len(key)] = key
@@ -37,7 +38,7 @@ def write_region(slots: Tensor, start: int, position: int, key: Tensor, value: T
 
 
 def read_region(slots: Tensor, start: int, num_tokens: int) -> tuple[Tensor, Tensor]:
-    """The keys and values of a sequence's first tokens, where they lie: nothing is copied.
+    """The keys and values of a sequence's first `num_tokens` tokens, as views of the cache.
 
     Args:
         slots: one layer's cache, `[2, num_slots, num_kv_heads, head_dim]`.
@@ -45,7 +46,7 @@ def read_region(slots: Tensor, start: int, num_tokens: int) -> tuple[Tensor, Ten
         num_tokens: how many tokens are written so far.
 
     Returns:
-        Keys and values, each a view `[num_tokens, num_kv_heads, head_dim]`.
+        Keys and values, each `[num_tokens, num_kv_heads, head_dim]`. Nothing is copied.
     """
     keys, values = slots[:, start : start + num_tokens].unbind(0)
     return keys, values

@@ -1,6 +1,6 @@
-"""How many slots a request reserves in a contiguous KV cache: the paper's three baselines.
+"""How many slots a request reserves in a contiguous KV cache: the three rules of the paper's baselines.
 
-The paper's Orca did not say how it reserves, so its authors measured three rules (section 6.1).
+Orca's authors did not publish how Orca reserves memory. So the paper measures three rules (section 6.1).
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from minipaged.errors import RequestTooLargeError
 def slots_to_reserve(
     rule: ReserveRule, *, num_prompt_tokens: int, num_output_tokens: int, max_model_len: int
 ) -> int:
-    """The slots that one request takes for its whole life when it is admitted.
+    """The slots that a request reserves for its whole life, when it is admitted.
 
-    - `"max"`: as many as any request may ever need. All that a server knows when an output can end
-      at any moment, and whose output lengths nobody told it.
-    - `"pow2"`: room for the next power of two of the output, so at most twice of it: an output of
-      25 gets 32. Nobody can do that either; the paper grants it to the baseline.
-    - `"oracle"`: what will be used, and nothing else: it foresees the output's true length. The
-      last output token is sampled and never computed, so that it needs no slot.
+    - `"max"`: `max_model_len` slots, the most that any request can need. A real server knows no output
+      length in advance, so it can use only this rule.
+    - `"pow2"`: slots for the prompt, and for the output length rounded up to a power of two. That is at
+      most twice the output: 25 tokens get 32 slots. A real server cannot do this, since it does not know
+      the output length; the paper allows it to the baseline.
+    - `"oracle"`: exactly the slots that will be used, as if the output length were known. The last output
+      token is sampled but never computed, so it needs no slot.
 
     Args:
-        rule: which of the three.
+        rule: one of the three rules.
         num_prompt_tokens: tokens of the prompt.
-        num_output_tokens: tokens that will be generated; at least 1. An engine puts `max_tokens`
-            here, which is the true length when nothing ends the output earlier.
-        max_model_len: longest prompt plus output; no rule reserves more.
+        num_output_tokens: tokens that will be generated; at least 1. The engine passes `max_tokens`,
+            which is the true length unless a stop condition ends the output earlier.
+        max_model_len: the longest prompt plus output. No rule reserves more.
 
     Raises:
-        RequestTooLargeError: prompt and output are longer than `max_model_len`.
+        RequestTooLargeError: prompt plus output is longer than `max_model_len`.
 
     >>> sizes = {"num_prompt_tokens": 100, "num_output_tokens": 25, "max_model_len": 2048}
     >>> [slots_to_reserve(rule, **sizes) for rule in ("max", "pow2", "oracle")]

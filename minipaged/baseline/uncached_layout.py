@@ -1,4 +1,4 @@
-"""UncachedLayout: nothing is kept. A step holds whole sequences, so their keys are all there already."""
+"""UncachedLayout: no KV cache. Each step computes whole sequences, so it has all their keys and values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class UncachedLayout:
     """An `AttentionLayout` without memory: plain causal attention over the step's own tokens.
 
     Args:
-        attend_one: attention for one sequence.
-        scale: multiplies the scores.
+        attend_one: computes attention for one sequence.
+        scale: the factor for the attention scores.
     """
 
     keeps_kv = False

@@ -1,8 +1,8 @@
-"""UncachedManager: no KV cache. There is nothing to divide, and always room.
+"""UncachedManager: no KV cache. There is no memory to divide, so every request fits.
 
-Where every engine begins: each step computes a sequence from its first token again, so the n-th token
-costs n tokens' work. "Computed" means that a token's successor is known, as everywhere; only the keys
-and values are gone after the step.
+This is the simplest engine. Each step computes a sequence again from its first token, so the n-th token
+costs the work of n tokens. A token still counts as computed after its step, because the token after it is
+known. Only its keys and values are gone.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from minipaged.request import Request, Sequence
 
 
 class UncachedManager(KVManager):
-    """A `KVManager` without memory: every count and every share is 0, and every request fits.
+    """A `KVManager` without memory: all counts and shares are 0, and every request fits.
 
     Args:
-        block_size: what the engine's settings say; it means nothing here.
+        block_size: the engine's setting, which has no effect here.
     """
 
     def __init__(self, block_size: int) -> None:
@@ -38,14 +38,14 @@ class UncachedManager(KVManager):
         return []
 
     def fork(self, parent: Sequence, child: Sequence, num_tokens: int) -> None:
-        """Nothing to share and nothing to copy: the child only knows what the parent knows."""
+        """Nothing to share or copy: the child only takes over the number of computed tokens."""
         child.num_computed_tokens = num_tokens
 
     def free(self, seq: Sequence) -> None:
         seq.num_computed_tokens = 0
 
     def check_fits(self, num_prompt_tokens: int, max_tokens: int, num_seqs: int, kind: str) -> None:
-        """Everything fits."""
+        """Never raises: every request fits."""
 
     def surely_fit(self, requests: Iterable[Request]) -> bool:
         return True
@@ -63,4 +63,4 @@ class UncachedManager(KVManager):
 
     def check_invariants(self, requests: Iterable[Request]) -> None:
         if any(seq.holds_memory for request in requests for seq in request.sequences):
-            raise InvariantError("a sequence holds memory of a layout that has none")
+            raise InvariantError("a sequence holds KV memory, but this layout has none")

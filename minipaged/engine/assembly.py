@@ -1,4 +1,4 @@
-"""From settings to the pieces of one engine, each told what it needs and nothing else."""
+"""Making the parts of an engine from its settings. Each part gets only the settings that it needs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from minipaged.scheduler.scheduler import Scheduler
 
 @dataclass(frozen=True)
 class Machinery:
-    """The pieces of an engine: see the classes' own docstrings."""
+    """The parts of an engine. Each class documents itself."""
 
     model: LoadedModel
     memory_plan: MemoryPlan
@@ -47,10 +47,10 @@ class Machinery:
 
 
 def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool) -> Machinery:
-    """Load the model, unless one is given; plan the memory; make the rest.
+    """Load the model if none is given, plan the memory, and make the other parts.
 
     Raises:
-        ConfigError: settings that contradict each other, or a pool too small for one request.
+        ConfigError: the settings contradict each other, or the pool is too small for one request.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
     if model is None:
@@ -134,10 +134,10 @@ def _copy_blocks(config: EngineConfig, decoder: Decoder) -> CopyBlocks:
 
 
 def load_configured_model(config: EngineConfig, *, progress: bool = False) -> LoadedModel:
-    """Load the model that the settings name, on their device and in their dtype.
+    """Load the configured model, with the configured device and dtype.
 
     Raises:
-        ConfigError: no such device.
+        ConfigError: this machine does not have the configured device.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
     device = resolve_device(config.device)
@@ -154,7 +154,7 @@ def load_configured_model(config: EngineConfig, *, progress: bool = False) -> Lo
 def make_bookkeeping(
     config: EngineConfig, plan: MemoryPlan, kv_cache: KVCache
 ) -> tuple[KVManager, Scheduler]:
-    """The KV manager and the scheduler of an engine that has no requests."""
+    """Make the KV manager and the scheduler of an engine, without any requests."""
     swap_space = None
     match config.kv_layout:
         case "paged":

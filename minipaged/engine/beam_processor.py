@@ -1,9 +1,9 @@
 """BeamProcessor: one beam search in the engine.
 
-It gathers the candidates of all beams, lets the search choose, and makes the request's sequences
-follow: a beam with several children forks, one without children is freed, and the first child goes
-on in its parent's place (paper, section 4.4 and Fig. 9). No block is copied here. A copy is made when
-a beam writes into a block that it still shares, and then of one block alone.
+It collects the candidates of all beams, and lets the search choose among them. Then it changes the request's
+sequences accordingly (paper, section 4.4 and Fig. 9). The first child of a beam continues the beam's own
+sequence, and each further child is forked from it. A beam without children is freed. No block is copied
+here. When a beam later writes into a block that it shares, that one block is copied.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ NOTHING_LIKELY = "the model's logits hold NaN or infinity, so no next token coul
 
 
 class BeamProcessor:
-    """Takes the candidates of a request's beams, and makes its `RequestOutput` in the end.
+    """Takes the candidates of a request's beams, and makes its `RequestOutput` when the search ends.
 
     Attributes:
-        request: the request; its `search` says what is to be done.
+        request: the request, whose `search` is the beam search.
     """
 
     def __init__(
@@ -49,12 +49,13 @@ class BeamProcessor:
         self._finished_time: float | None = None
 
     def take(self, result: SequenceResult) -> int | None:
-        """Take in what a step found out about one beam. Its tokens are computed.
+        """Process a step's result for one beam. The beam's tokens are computed.
 
         Returns:
-            When the search ends, the number of tokens of all hypotheses; before that `None`.
+            When the search ends, the number of tokens of all hypotheses. Before that, `None`.
         """
-        if result.candidates is None or self.request.is_finished:  # another beam's logits were not sound
+        # The request is already finished if another beam's logits in this step held NaN or infinity.
+        if result.candidates is None or self.request.is_finished:
             return None
         self.add_candidates(result.item.seq, result.candidates)
         if not self.request.is_finished:
@@ -62,10 +63,10 @@ class BeamProcessor:
         return sum(seq.num_output_tokens for seq in self.request.sequences)
 
     def add_candidates(self, beam: Sequence, candidates: Candidates) -> None:
-        """Note a beam's candidates; with those of the last beam, take the search a step further.
+        """Record a beam's candidates. When all beams have theirs, advance the search by one token.
 
-        The token budget may spread the beams over several steps. A beam that is preempted meanwhile
-        is computed again, and its candidates come again.
+        The token budget may spread the beams over several steps. If the request is preempted between these
+        steps, its beams are computed again, and give their candidates again.
 
         Args:
             beam: one of the request's sequences, computed to its end. The search is not over.
@@ -88,7 +89,7 @@ class BeamProcessor:
             self._follow(survivors)
 
     def _follow(self, survivors: list[Survivor]) -> None:
-        """Make the sequences those of the next step."""
+        """Change the request's sequences into the surviving beams."""
         parents = self.request.sequences
         kept = {survivor.parent for survivor in survivors}
         for i, beam in enumerate(parents):
@@ -112,13 +113,13 @@ class BeamProcessor:
         return child
 
     def abort(self, error: str | None = None) -> None:
-        """End the search as it stands."""
+        """End the search. The current beams become its hypotheses."""
         self._error = error
         self._search.abort()
         self._end()
 
     def _end(self) -> None:
-        """Free all beams; what remains of the request are the hypotheses."""
+        """Free all beams. The hypotheses become the sequences of the request."""
         for beam in self.request.sequences:
             self._manager.free(beam)
         self.request.sequences = []
@@ -130,21 +131,21 @@ class BeamProcessor:
         try:
             self._texts = [self._text(hypothesis) for hypothesis in self._search.hypotheses]
         except Exception as error:
-            # A fault in this request's own text ends this request, and no other.
+            # An error in the text of this request must not end other requests.
             self._error = f"{type(error).__name__}: {error}"
         self._finished_time = time.monotonic()
 
     def _text(self, hypothesis: Hypothesis) -> str:
         if self._tokenizer is None:
             return ""
-        # The token that ends the text is no part of it.
+        # The text does not include the end-of-sequence token.
         ends = hypothesis.finish_reason == "stop"
         token_ids = hypothesis.token_ids[:-1] if ends else hypothesis.token_ids
         detokenizer = Detokenizer(self._tokenizer.decode, self.request.prompt_token_ids)
         return "".join(map(detokenizer.append, token_ids)) + detokenizer.flush()
 
     def build(self) -> RequestOutput:
-        """The hypotheses, best first; none before the search has ended."""
+        """The output: the hypotheses, best first. Before the search has ended there are none."""
         request = self.request
         return RequestOutput(
             request_id=request.request_id,

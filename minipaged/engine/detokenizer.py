@@ -1,28 +1,27 @@
 """Incremental detokenising: the text that each new token adds.
 
-Tokens are not characters. A token may hold part of a UTF-8 character, and some decoders treat the
-first token specially (Llama 2's drops a leading space), so decoding tokens one by one gives wrong
-text, and decoding all of them at every step takes quadratic time. The way between, as in vLLM
-(vllm/v1/engine/detokenizer.py): decode a small window,
+Tokens are not characters. A token may hold part of a UTF-8 character, and some decoders treat the first token
+specially (Llama 2's drops a leading space). So decoding tokens one by one gives wrong text. Decoding all
+tokens at every step takes quadratic time. The solution, as in vLLM (vllm/v1/engine/detokenizer.py), is to
+decode a small window:
 
     window = context + pending
 
-where the context is a few tokens whose text is out already, and pending are those whose text may
-still change. The new text is what the window's text has beyond what was given out.
+The *context* is a few tokens whose text was already returned. The *pending* tokens are those whose text may
+still change. The new text is the part of the window's text that was not returned yet.
 
-When may text still change? Bytes that do not (yet) form a character decode to U+FFFD. An unfinished
-character has at most three bytes, so at most the last three U+FFFD are provisional, and everything
-before them is final. That is what `append` holds back, and no more.
+When may text still change? Bytes that do not form a complete character decode to U+FFFD. An unfinished
+character has at most three bytes. So at most the last three U+FFFD may change, and all text before them is
+final. `append` holds back these U+FFFD and nothing else.
 
-What is guaranteed, with "all" the pieces from `append` and `flush` joined:
+Let "all" be the pieces from `append` and `flush`, joined. Then this is guaranteed:
 
 - Byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM2): all == decode(output ids), for any ids.
-- SentencePiece with byte fallback (Llama 2, Mistral): all == what decode(prompt + output) has beyond
-  decode(prompt), if the prompt ends between characters and each run of byte tokens is valid UTF-8.
-  Such a decoder turns a whole run into U+FFFD, one for each byte, when any of it is invalid, which
-  would take back text that is out. Here the longest valid beginning of the run stays, and the bytes
-  after it become U+FFFD.
-- The tokens passed to `decode` for each `append` are bounded by a constant, whatever the ids.
+- SentencePiece with byte fallback (Llama 2, Mistral): decode(prompt) + all == decode(prompt + output), if the
+  prompt does not end inside a character and each run of byte tokens is valid UTF-8. If any byte of a run is
+  invalid, such a decoder turns each byte of the whole run into U+FFFD. That could change text which was
+  already returned. Here the longest valid beginning of the run stays, and the bytes after it become U+FFFD.
+- For each `append`, the number of tokens passed to `decode` is bounded by a constant, for any ids.
 """
 
 from __future__ import annotations
@@ -30,26 +29,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-_UNFINISHED = 3  # bytes that an unfinished UTF-8 character can have
-_MAX_CONTEXT = 6  # tokens; a longer context is cut, and cutting costs a decode or more
+_UNFINISHED = 3  # most bytes of an unfinished UTF-8 character
+_MAX_CONTEXT = 6  # tokens; a longer context is cut, which costs at least one decode
 
-# Pending tokens grow in number only while invalid bytes come. Then these from either end are kept:
-_HEAD = _UNFINISHED + 1  # four bytes without a character in front: they keep a byte-fallback run invalid
-_TAIL = 3 * _UNFINISHED + _UNFINISHED  # three U+FFFD of up to three bytes, and what the cut may touch
-_MAX_PENDING = _HEAD + _TAIL + 8  # cut at this length, and so only every eighth token
+# Many tokens are pending only while invalid bytes arrive. Then the first _HEAD and last _TAIL are kept.
+_HEAD = _UNFINISHED + 1  # four bytes that form no character: they keep a byte-fallback run invalid
+_TAIL = 3 * _UNFINISHED + _UNFINISHED  # three U+FFFD of up to three bytes, and bytes that the cut may affect
+_MAX_PENDING = _HEAD + _TAIL + 8  # cut at this length, so that only every eighth token needs a cut
 
 Decode = Callable[[Sequence[int]], str]
 """Token ids to text. Special tokens are skipped or shown, always the one or the other."""
 
 
 class Detokenizer:
-    """The text of one sequence, piece by piece.
+    """Decodes one sequence piece by piece.
 
     Args:
-        decode: token ids to text. Decoding more tokens must only ever add text, apart from U+FFFD
-            at the end (so no `clean_up_tokenization_spaces`).
-        prompt_token_ids: the prompt. Its end serves as the first context; its text is never
-            returned, and a character that it leaves unfinished is not continued.
+        decode: token ids to text, special tokens skipped. Decoding more tokens must only add text, except
+            that U+FFFD at the end may change (so no `clean_up_tokenization_spaces`).
+        prompt_token_ids: the prompt. Its last tokens are the first context. Its text is never returned.
+            If it ends inside a character, the output does not complete that character.
     """
 
     def __init__(self, decode: Decode, prompt_token_ids: Sequence[int] = ()) -> None:
@@ -58,19 +57,21 @@ class Detokenizer:
         self._context_text = decode(self._context) if self._context else ""
         self._pending: list[int] = []
         self._pending_text = ""
-        self._given = 0  # characters of the pending text that are out
+        self._given = 0  # characters of the pending text that were already returned
 
     def append(self, token_id: int) -> str:
-        """Take one more token and return the text that is now certain; often "", never half a character."""
+        """Add a token, and return the text that has become final. It may be empty, and never ends inside a
+        character."""
         window_text = self._decode([*self._context, *self._pending, token_id])
         unchanged = window_text == self._context_text + self._pending_text
         if unchanged and _is_special(self._decode, token_id):
-            return ""  # nothing to remember; a long run of these must not fill the window
+            return ""  # not added: a long run of special tokens must not fill the window
         self._pending.append(token_id)
         follows_unseen = not self._context_text and window_text.endswith(_REPLACEMENT)
         if self._context and (follows_unseen or not window_text.startswith(self._context_text)):
-            # The context ends in a byte token, or in a space that does not show and may be one. Bytes
-            # in a row are invalid together, so it must go; what begins with a byte needs no context.
+            # The context ends in a byte token, or in a space that the decoder hides, which may be a byte
+            # token too. A decoder judges a run of byte tokens as a whole, so the context would change this
+            # token's text. Text that begins with a byte needs no context, so the context is dropped.
             self._context, self._context_text = [], ""
             window_text = self._decode(self._pending)
         self._pending_text = window_text[len(self._context_text) :]
@@ -86,7 +87,7 @@ class Detokenizer:
         return new_text
 
     def flush(self) -> str:
-        """What was held back: the output has ended, so an unfinished character stays U+FFFD."""
+        """Return the text that was held back. The output has ended, so an unfinished character is U+FFFD."""
         rest = self._pending_text[self._given :]
         self._given = len(self._pending_text)
         return rest
@@ -97,8 +98,8 @@ class Detokenizer:
         self._pending, self._pending_text, self._given = [], "", 0
         if len(self._context) <= _MAX_CONTEXT:
             return
-        # One character does, or, should it be a space that does not show, that and the one before:
-        # five tokens at most.
+        # The last character is enough, or the last two if the last is a space that the decoder hides. That
+        # is five tokens at most.
         for length in range(1, _MAX_CONTEXT + 1):
             text = self._decode(self._context[-length:])
             if _can_be_context(text):
@@ -106,11 +107,11 @@ class Detokenizer:
                 return
 
     def _cut_pending(self) -> None:
-        """Drop pending tokens from the middle; the text held back, and what follows it, stay the same.
+        """Drop pending tokens from the middle. The held back text, and all text after it, stay the same.
 
-        The tail has at least twelve bytes. The last nine hold the three U+FFFD that are held back,
-        and are read as before: a character that begins before the cut can take at most three bytes
-        behind it, and from the next first byte of a character on UTF-8 is back in step.
+        The tail has at least twelve bytes. The last nine hold the three U+FFFD that are held back. The cut
+        does not change how these nine are decoded. A character that begins before the cut can extend over
+        at most three bytes of the tail, and UTF-8 is in step again at the next first byte of a character.
         """
         held = len(self._pending_text) - self._given
         self._pending = self._pending[:_HEAD] + self._pending[-_TAIL:]
@@ -119,22 +120,22 @@ class Detokenizer:
 
 
 def _provisional(text: str) -> int:
-    """How many characters at the end of `text` more bytes might still change."""
+    """How many characters at the end of `text` may change when more bytes arrive."""
     end = text[-_UNFINISHED:]
     return len(end) - len(end.rstrip(_REPLACEMENT))
 
 
 def _can_be_context(text: str) -> bool:
-    """Whether tokens with this text can stand in for all tokens before them.
+    """Whether tokens with this text can replace all tokens before them as context.
 
-    They must show (else a decoder that drops a leading space has not dropped it yet) and must end
-    between characters.
+    Their text must not be empty: a decoder that drops a leading space would otherwise drop that of the next
+    token. And it must not end inside a character.
     """
     return bool(text) and not text.endswith(_REPLACEMENT)
 
 
 def _context_from_prompt(decode: Decode, prompt: Sequence[int]) -> list[int]:
-    """A few tokens of the prompt to begin with: its end, or else the last token that can serve."""
+    """The first context: the prompt's last tokens, or else the last single token that can be context."""
     end: list[int] = []
     for token_id in reversed(prompt):
         if _is_special(decode, token_id):
@@ -145,10 +146,10 @@ def _context_from_prompt(decode: Decode, prompt: Sequence[int]) -> list[int]:
                 return end
         elif _can_be_context(decode([token_id])):
             return [token_id]
-    # Nothing shows but a leading space, or nothing but an unfinished character.
+    # The prompt has no text but a leading space, or none but an unfinished character.
     return [] if decode(end).endswith(_REPLACEMENT) else end
 
 
 def _is_special(decode: Decode, token_id: int) -> bool:
-    """Whether the token never shows. Alone, a SentencePiece space does not show; two of them do."""
+    """Whether the token never has text. It is decoded twice, since a single SentencePiece space has none."""
     return not decode([token_id, token_id])

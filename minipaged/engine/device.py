@@ -1,4 +1,4 @@
-"""Which device and dtype an engine computes with."""
+"""Choosing the device and the dtype of an engine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 
 def resolve_device(device: str) -> torch.device:
-    """`"auto"` is cuda, then mps, then cpu; anything else is a torch device string.
+    """The torch device of a setting.
+
+    `"auto"` takes the first of cuda, mps and cpu that this machine has. Any other value is a torch device
+    string.
 
     Raises:
-        ConfigError: no such device, or not on this machine.
+        ConfigError: there is no such device, or this machine does not have it.
     """
     if device == "auto":
         if torch.cuda.is_available():
@@ -35,17 +38,17 @@ def resolve_device(device: str) -> torch.device:
 
 
 def resolve_dtype(dtype: DType, device: torch.device) -> torch.dtype:
-    """`"auto"` is bfloat16 on cuda, and float32 elsewhere: exact, and fast enough to learn on."""
+    """The torch dtype of a setting. `"auto"` means bfloat16 on cuda, and float32 on other devices."""
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     return _DTYPES[dtype]
 
 
 def check_given_model(config: EngineConfig, model: LoadedModel) -> None:
-    """Refuse settings that contradict a model that is loaded already.
+    """Refuse settings that contradict a model that is already loaded.
 
     Raises:
-        ConfigError: another dtype or another device.
+        ConfigError: the settings ask for another dtype or device than the model's.
     """
     decoder = model.decoder
     if config.dtype != "auto" and _DTYPES[config.dtype] != decoder.dtype:

@@ -52,7 +52,7 @@ class RequestIntake:
     def check(
         self, prompt: Prompt, params: SamplingParams | BeamSearchParams, priority: int
     ) -> AcceptedRequest:
-        """Accept a request, or say exactly why not.
+        """Accept a request, or refuse it with the exact reason.
 
         Raises:
             PromptError, RequestTooLargeError, SamplingParamsError: see `LLMEngine.add_request`.
@@ -115,8 +115,8 @@ def parse_prompt(
     """Tokenise and check one prompt.
 
     Raises:
-        PromptError: of no known form, empty, not encodable, or with a token id out of the
-            vocabulary; or a text for a model without a tokenizer.
+        PromptError: the prompt has no known form, is empty, cannot be encoded, or has a token id outside
+            the vocabulary; or it is a text, and the model has no tokenizer.
     """
     salt: str | None = None
     priority: int | None = None
@@ -147,7 +147,7 @@ def _encode(text: str, tokenizer: Tokenizer | None, max_model_len: int) -> list[
             "this model came without a tokenizer, so it takes token ids only: "
             "{'prompt_token_ids': [...]} or a list of integers"
         )
-    # Refuse a huge text by its length alone: tokenising it would take long, for nothing.
+    # A huge text is refused by its length, since tokenising it would take long.
     least = -(-len(text) // tokenizer.max_token_chars)
     if least > max_model_len:
         raise PromptError(
@@ -159,7 +159,7 @@ def _encode(text: str, tokenizer: Tokenizer | None, max_model_len: int) -> list[
 
 def _checked(token_ids: Sequence[object], vocab_size: int) -> list[int]:
     if not token_ids:
-        raise PromptError("the prompt is empty: a model needs at least one token to go on from")
+        raise PromptError("the prompt is empty: a model needs at least one token to continue from")
     checked: list[int] = []
     for position, token_id in enumerate(token_ids):
         if isinstance(token_id, bool) or not isinstance(token_id, Integral):
@@ -177,7 +177,7 @@ def _salt(salt: object) -> str | None:
         return None
     if not isinstance(salt, str):
         raise PromptError(f"cache_salt must be a non-empty string, not {salt!r:.80}")
-    cache_salt_keys(salt)  # refuses what cannot be hashed, here and not in the middle of a step
+    cache_salt_keys(salt)  # refuses a salt that cannot be hashed now, not in the middle of a step
     return salt
 
 
@@ -185,7 +185,7 @@ def check_priority(priority: object) -> int:
     """A request's priority.
 
     Raises:
-        PromptError: not an integer.
+        PromptError: `priority` is not an integer.
     """
     if isinstance(priority, bool) or not isinstance(priority, Integral):
         raise PromptError(f"priority must be an integer (smaller is more urgent), not {priority!r:.80}")

@@ -1,10 +1,10 @@
-"""LLMEngine: takes requests, runs steps, gives outputs.
+"""LLMEngine: takes requests, runs steps, returns outputs.
 
 add_request -> step -> step -> ... -> outputs
-               |- Scheduler.schedule     who runs, on which blocks
+               |- Scheduler.schedule     which requests run, on which blocks
                |- ModelRunner.execute    one forward pass, samples
-               `- OutputProcessor.take   a sample's text, whether it has ended; fork and free
-                  (BeamProcessor.take)   which beams go on
+               `- OutputProcessor.take   a sample's text, and whether it has ended; fork and free
+                  (BeamProcessor.take)   which beams continue
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class LLMEngine:
 
     Args:
         config: the settings.
-        model: a loaded model to use in place of `config.model`; engines may share one, since
-            nothing writes to it.
-        progress: show progress bars while a model is fetched and loaded.
+        model: a loaded model to use instead of `config.model`. Several engines may share one, since an
+            engine never changes it.
+        progress: whether to show progress bars while a model is fetched and loaded.
 
     Raises:
-        ConfigError: settings that contradict each other, or a pool too small for one request.
+        ConfigError: the settings contradict each other, or the pool is too small for one request.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
         ForkedProcessError: the process was forked from one that has made an engine. (Also from the calls of
             an engine that was made before the fork.)
@@ -121,17 +121,18 @@ class LLMEngine:
         """Queue a request. Nothing is computed before the next `step`.
 
         Args:
-            request_id: a name of your own, unique among the unfinished requests.
-            prompt: a string, token ids, or a dict of either with `cache_salt` and `priority`.
-            params: how to sample, or how to search; if not given, `sampling_defaults` say it.
-            priority: smaller is more urgent; for `scheduling_policy="priority"` alone. A priority
-                in the prompt wins.
+            request_id: a name that you choose, unique among the unfinished requests.
+            prompt: a string, a list of token ids, or a dict that holds one of them, and optionally
+                `cache_salt` and `priority`.
+            params: how to sample, or how to search; `sampling_defaults` if not given.
+            priority: a smaller number is more urgent. Only for `scheduling_policy="priority"`. A priority
+                in the prompt overrides this one.
 
         Raises:
-            RequestIdError: the id is in use, or no string.
-            PromptError: a prompt that cannot be served.
-            RequestTooLargeError: a request that could never fit; the message has the arithmetic.
-            SamplingParamsError: parameters that this model or engine cannot serve.
+            RequestIdError: the id is in use, or is not a string.
+            PromptError: the prompt cannot be served.
+            RequestTooLargeError: the request could never fit; the message shows the arithmetic.
+            SamplingParamsError: this model or engine cannot serve the parameters.
         """
         if not isinstance(request_id, str) or not request_id:
             raise RequestIdError(f"request_id must be a non-empty string, not {request_id!r}")
@@ -142,7 +143,7 @@ class LLMEngine:
         search = None
         if isinstance(params, BeamSearchParams):
             search = BeamSearch(params, accepted.max_tokens, self.model.config.eos_token_ids)
-            params = SamplingParams(temperature=0)  # it draws nothing
+            params = SamplingParams(temperature=0)  # a beam search samples nothing
         request = Request(
             request_id=request_id,
             prompt_token_ids=accepted.prompt.token_ids,
@@ -166,7 +167,7 @@ class LLMEngine:
         self.scheduler.add(request)
 
     def has_unfinished_requests(self) -> bool:
-        """Whether any request still waits or runs."""
+        """Whether any request waits or runs."""
         return bool(self._requests)
 
     def unfinished_request_ids(self) -> list[str]:
@@ -178,15 +179,18 @@ class LLMEngine:
         """Compute one step.
 
         Returns:
-            The outputs so far, from their beginning, of each request that got a token or ended in
-            this step; of a beam search when it has ended, since before that nothing in it is settled.
+            One output for each request that got a token or ended in this step. It contains all tokens so
+            far, not only the new ones. A beam search gives an output only when it has ended, since its
+            result is not known before.
         """
         return [processor.build() for processor in self.advance()]
 
     @by_one_thread
     def advance(self) -> list[RequestProcessor]:
-        """As `step`, without making the outputs: whoever wants only the finished ones, or only
-        what is new, saves copying the rest in each step."""
+        """Compute one step like `step`, but return processors, which can make the outputs.
+
+        A caller that needs only finished outputs, or only new tokens, avoids copying the rest.
+        """
         if not self._requests:
             return []
         try:
@@ -204,7 +208,10 @@ class LLMEngine:
             raise
 
     def _recover(self) -> None:
-        """After a step that failed, or that Ctrl-C interrupted at any point: no request is lost."""
+        """Undo a step that failed, or that Ctrl-C interrupted at any point, without losing a request.
+
+        If the bookkeeping is inconsistent even so, all requests are dropped.
+        """
         try:
             self.scheduler.rollback(self._requests.values())
             self.check_invariants()
@@ -212,8 +219,11 @@ class LLMEngine:
             self._drop_everything()
 
     def _drop_everything(self) -> None:
-        """Begin anew, without requests: the bookkeeping was interrupted halfway, and no part of it
-        can be trusted. The counts of the scheduler begin anew as well."""
+        """Replace all bookkeeping by new, empty bookkeeping, and drop all requests.
+
+        For when the bookkeeping was interrupted halfway, so that none of it can be trusted. The
+        scheduler's counts restart at 0.
+        """
         self.kv_manager, self.scheduler = make_bookkeeping(self.config, self.memory_plan, self.kv_cache)
         self._intake = self._make_intake()
         self._requests.clear()
@@ -223,7 +233,7 @@ class LLMEngine:
         return RequestIntake(self.config, self.model, self.kv_manager, self.max_model_len)
 
     def _take_in(self, plan: SchedulerOutput, results: list[SequenceResult]) -> list[RequestProcessor]:
-        """What follows from a step that was computed; the processors of the requests that got on."""
+        """Process the results of a step. Returns the processors of the requests that have new outputs."""
         self._num_steps += 1
         running, num_in_use = self.scheduler.queues.running, self.kv_manager.num_blocks_in_tables
         count_blocks(self._block_usage, plan.scheduled, running, num_in_use)
@@ -243,11 +253,11 @@ class LLMEngine:
 
     @by_one_thread
     def abort_request(self, request_id: str) -> RequestOutput | None:
-        """End a request at once, and free everything it holds.
+        """End a request at once, and free its memory.
 
         Returns:
-            Its output so far; `None` for an id that is not in use, so that aborting a request that
-            has just finished is no error.
+            Its output so far. `None` if the id is not in use: aborting a request that has just finished
+            is not an error.
         """
         if request_id not in self._requests:
             return None
@@ -258,7 +268,7 @@ class LLMEngine:
 
     @by_one_thread
     def abort_all(self) -> None:
-        """End all requests, whatever state an interrupt has left them in."""
+        """End all requests. This works in any state that an interrupt may have left."""
         try:
             for request_id in self.unfinished_request_ids():
                 self.abort_request(request_id)
@@ -268,19 +278,21 @@ class LLMEngine:
 
     @by_one_thread
     def reset_prefix_cache(self) -> None:
-        """Forget all cached blocks. Running requests go on undisturbed."""
+        """Forget all cached blocks. Running requests are not affected."""
         self.kv_manager.reset_prefix_cache()
 
     @by_one_thread
     def memory_breakdown(self) -> MemoryBreakdown:
-        """How the KV memory divides at this moment; see `minipaged.kv.breakdown`. Without a cache
-        (`kv_layout="none"`) all is 0."""
+        """How the KV memory is used at this moment; see `minipaged.kv.breakdown`.
+
+        Without a cache (`kv_layout="none"`) all numbers are 0.
+        """
         queues = self.scheduler.queues
         next_request = queues.waiting.peek() if queues.waiting else None
         return self.kv_manager.breakdown(queues.running, next_request)
 
     def stats(self) -> EngineStats:
-        """The engine's state now, and its counts since it was made."""
+        """The engine's current state, and its counts since it was created."""
         queues, counts = self.scheduler.queues, self.scheduler.counts
         return EngineStats(
             num_blocks=self.kv_manager.num_blocks,
@@ -301,10 +313,10 @@ class LLMEngine:
 
     @by_one_thread
     def check_invariants(self) -> None:
-        """Compare all bookkeeping. Slow; for tests.
+        """Check that all bookkeeping agrees. This is slow, and meant for tests.
 
         Raises:
-            InvariantError: a bug.
+            InvariantError: the bookkeeping disagrees, which is a bug.
         """
         self.kv_manager.check_invariants(self._requests.values())
         self.scheduler.check_invariants(self._requests.values())

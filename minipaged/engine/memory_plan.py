@@ -1,4 +1,4 @@
-"""MemoryPlan: what an engine settles at start: blocks in the pool, and the longest request."""
+"""MemoryPlan: what an engine decides at its start: the blocks in the pool, and the longest request."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from minipaged.model.config import ModelConfig
 from minipaged.parts import Parts
 
 CPU_MEMORY_SHARE = 0.25
-"""Without another instruction, the KV cache of a CPU engine gets this share of the memory that is
-free after the weights were loaded; less if all running sequences at full length need less."""
+"""The default size of a CPU engine's KV cache, as a share of the memory that is free after loading the
+weights. The cache is smaller if `max_num_seqs` sequences of the greatest length need less."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class MemoryPlan:
     """How an engine uses its memory.
 
     Attributes:
-        num_blocks: blocks in the pool, the null block included. A contiguous cache has as many slots as
-            this number of blocks; without a cache it is 0.
+        num_blocks: blocks in the pool, the null block included. A contiguous cache has
+            `num_blocks * block_size` slots. Without a cache it is 0.
         block_size: tokens per block.
-        max_model_len: longest prompt plus output of one request.
+        max_model_len: the longest prompt plus output of one request, in tokens.
         bytes_per_block: bytes of one block, in all layers.
         num_cpu_blocks: blocks of CPU memory for swapping; `None` if there is no swapping.
         device_name: `"CPU"` or `"GPU"`, for the log line.
@@ -68,19 +68,19 @@ def plan_memory(
     *,
     step_bytes: Callable[[], int] = lambda: 0,
 ) -> MemoryPlan:
-    """Decide how many blocks there are, and how long a request may be. The weights are loaded.
+    """Decide how many blocks there are, and how long a request may be. The weights are already loaded.
 
     Args:
         config: the settings.
         model: the model's shape.
-        dtype: of keys and values.
-        device: where they are.
-        step_bytes: measures what steps need beside weights and cache. Called on a CUDA device alone, and
-            only if the settings do not say how large the cache is.
+        dtype: the dtype of keys and values.
+        device: the device of keys and values.
+        step_bytes: measures the memory that steps need in addition to weights and cache. It is called only
+            on a CUDA device, and only if the settings do not give the size of the cache.
 
     Raises:
-        ConfigError: the pool cannot hold one request of `max_model_len`, and the message has the
-            longest that fits; or a step cannot, without chunked prefill.
+        ConfigError: the pool cannot hold one request of `max_model_len` (the message gives the longest that
+            fits), or, without chunked prefill, the token budget of a step cannot.
     """
     shape = KVShape(model.num_layers, model.num_kv_heads, model.head_dim, dtype.itemsize)
     size = (config.parts or Parts()).bytes_per_token(shape) * config.block_size
@@ -142,7 +142,7 @@ def _max_model_len(config: EngineConfig, model_max: int, num_blocks: int) -> int
 
 
 def _check_room(config: EngineConfig, device: torch.device, size: int, num_blocks: int) -> None:
-    """Refuse a cache that the machine has no memory for, before anything is made for it."""
+    """Refuse a cache that is larger than the free memory, before allocating it."""
     on_cpu = _num_cpu_blocks(config, num_blocks) or 0
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0]
@@ -165,14 +165,14 @@ def _no_room(num_blocks: int, size: int, free: int) -> ConfigError:
 def _num_cpu_blocks(config: EngineConfig, num_blocks: int) -> int | None:
     if config.preemption_mode != "swap":
         return None
-    # As many as can be in use are always enough (paper, section 4.5).
+    # The number of blocks that can be in use is always enough (paper, section 4.5).
     return num_blocks - 1 if config.num_cpu_blocks is None else config.num_cpu_blocks
 
 
 def _free_bytes(config: EngineConfig, device: torch.device, step_bytes: Callable[[], int]) -> int:
     if device.type == "cuda":
         for_steps = step_bytes()
-        free, total = torch.cuda.mem_get_info(device)  # after it: what it loaded for good counts as used
+        free, total = torch.cuda.mem_get_info(device)  # last: memory that `step_bytes` keeps counts as used
         return max(0, int(total * config.gpu_memory_utilization) - (total - free) - for_steps)
     return int(psutil.virtual_memory().available * CPU_MEMORY_SHARE)
 

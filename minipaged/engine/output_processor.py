@@ -1,7 +1,7 @@
 """OutputProcessor: from a request's sampled tokens to its texts, and to its end.
 
-Whether a sample has ended is decided here, since a stop string is found in its text alone. Where a
-prompt ends, the other samples fork; a sample that ends gives back its blocks.
+This module decides whether a sample has ended, because stop strings can only be found in its text. When the
+prompt is computed, it forks the other samples. When a sample ends, it frees the sample's blocks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _SampleOutput:
 
 
 class OutputProcessor:
-    """Takes a request's sampled tokens and makes its `RequestOutput` whenever it is asked for.
+    """Takes a request's sampled tokens, and makes its `RequestOutput` on demand.
 
     Attributes:
         request: the request.
@@ -62,7 +62,7 @@ class OutputProcessor:
         self._finished_time: float | None = None
 
     def take(self, result: SequenceResult) -> int | None:
-        """Take in what a step found out about one of the request's sequences. Its tokens are computed.
+        """Process a step's result for one of the request's sequences. Its tokens are computed.
 
         Returns:
             The number of new output tokens; `None` in the middle of a prompt.
@@ -79,7 +79,7 @@ class OutputProcessor:
         return sum(sampled.error is None for sampled in result.sampled_tokens)
 
     def _fork(self, parent: Sequence, count: int) -> list[Sequence]:
-        """The other samples, which begin where the prompt ends."""
+        """Make the other samples, which begin at the end of the prompt."""
         children = []
         for index in range(1, count + 1):
             child = Sequence(self.request.prompt_token_ids, index)
@@ -91,7 +91,7 @@ class OutputProcessor:
     def add_token(self, seq: Sequence, sampled: SampledToken) -> None:
         """Add a token to a sequence, and end the sequence if the token ends it.
 
-        A fault in this request's own text ends this request, with the fault as its stop reason.
+        An error in the text of this request ends only this request. The error becomes its stop reason.
         """
         if self._first_token_time is None:
             self._first_token_time = time.monotonic()
@@ -115,7 +115,7 @@ class OutputProcessor:
         is_end = sampled.token_id in self._model.config.eos_token_ids and not params.ignore_eos
         is_stop_id = sampled.token_id in params.stop_ids
         if is_armed and (is_end or is_stop_id):
-            # Like a stop string, the token that ends the text is no part of it.
+            # As with a stop string, the text does not include the token that ends it.
             if params.include_stop_str_in_output:
                 self._append_token_text(sample, sampled.token_id, is_armed)
             self._finish(seq, "stop", None if is_end else sampled.token_id)
@@ -133,7 +133,7 @@ class OutputProcessor:
             self._finish(seq, "length", None)
 
     def _append_token_text(self, sample: _SampleOutput, token_id: int, is_armed: bool) -> str | None:
-        """Add a token's text; the stop string that it completes, if it does."""
+        """Add a token's text. Returns the stop string that it completes, or `None`."""
         if sample.detokenizer is None:
             return None
         new = sample.stop_checker.feed(sample.detokenizer.append(token_id), active=is_armed)
@@ -141,13 +141,15 @@ class OutputProcessor:
         return new.match
 
     def _add_prompt_logprobs(self, found: list[TokenLogprobs], first: int) -> None:
-        """Add the log-probabilities of the prompt tokens from position `first` on; what is known
-        already is skipped (a preempted prompt is computed again)."""
+        """Add the log-probabilities of the prompt tokens from position `first` on.
+
+        Those that are already known are skipped, since a preempted prompt is computed again.
+        """
         for logprobs in found[len(self._prompt_logprobs) - first :]:
             self._prompt_logprobs.append(decode_logprobs(logprobs, self._decode))
 
     def _decode(self, token_id: int) -> str | None:
-        """The text of a token by itself; a special one is shown as well."""
+        """The text of a single token, even of a special one; `None` without a tokenizer."""
         if self._tokenizer is None:
             return None
         return self._tokenizer.decode([token_id], skip_special_tokens=False)
@@ -158,7 +160,7 @@ class OutputProcessor:
             self._finish(seq, "abort", None)
 
     def build(self) -> RequestOutput:
-        """The outputs so far, as values of their own."""
+        """The outputs so far, as copies that later steps do not change."""
         request = self.request
         return RequestOutput(
             request_id=request.request_id,
@@ -194,7 +196,7 @@ class OutputProcessor:
         seq.finish_reason = reason
         sample = self._sample(seq)
         sample.stop_reason = stop_reason
-        # After a stop string there is nothing held back; otherwise it belongs to the text.
+        # Text that was held back belongs to the output. After a stop string there is none.
         self._flush(sample)
         if self.request.is_finished:
             self._finished_time = time.monotonic()
@@ -206,7 +208,7 @@ class OutputProcessor:
             held = sample.stop_checker.feed(sample.detokenizer.flush(), active=False)
             sample.text += held.text + sample.stop_checker.flush()
         except Exception:
-            # The fault that ended this request may strike again; the text stays as it is.
+            # The error that ended this request may occur again here. Then the text stays as it is.
             return
 
 

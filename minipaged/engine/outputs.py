@@ -1,4 +1,4 @@
-"""What the engine gives back. Names and fields follow vLLM's `outputs.py`."""
+"""The outputs of the engine. Names and fields follow vLLM's `outputs.py`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from minipaged.kv.block_usage import BlockUsage
 from minipaged.sampling.logprobs import Logprob
 
 PositionLogprobs = dict[int, Logprob]
-"""For one position: the chosen token and the most likely ones, by token id."""
+"""For one position: the log-probabilities of the chosen token and of the likeliest ones, by token id."""
 
 
 @dataclass(frozen=True)
 class RequestMetrics:
-    """When things happened to a request, in seconds of `time.monotonic()`."""
+    """The times of a request's events, in seconds of `time.monotonic()`."""
 
     arrival_time: float
     first_token_time: float | None = None
@@ -23,19 +23,19 @@ class RequestMetrics:
 
 @dataclass(frozen=True)
 class CompletionOutput:
-    """One sample of a request, as far as it has come; or one hypothesis of a beam search.
+    """One sample of a request, up to now, or one hypothesis of a beam search.
 
     Attributes:
-        index: the sample's number, from 0; of a hypothesis its rank, best first.
+        index: the number of the sample, from 0. For a hypothesis, its rank; 0 is the best.
         text: the output as text; empty for a model without a tokenizer.
-        token_ids: the output's tokens, including those of a stop string or an end-of-sequence.
+        token_ids: the output's tokens, including those of a stop string or an end-of-sequence token.
         finish_reason: `"stop"`, `"length"` or `"abort"`; `None` while it runs.
-        stop_reason: the stop string or the stop token id that ended it; `None` for end of
-            sequence. After an error in this request: what went wrong.
-        cumulative_logprob: sum of the chosen tokens' log-probabilities, if `logprobs` was asked for;
-            a hypothesis always has it.
-        logprobs: for each output token, if asked for.
-        score: of a hypothesis, what it is ranked by; see `BeamSearchParams`.
+        stop_reason: the stop string or stop token id that ended it; `None` for an end-of-sequence token.
+            If an error ended the request: what went wrong.
+        cumulative_logprob: the sum of the output tokens' log-probabilities. Samples have it only if
+            `logprobs` was asked for; hypotheses always have it.
+        logprobs: one entry for each output token, if asked for.
+        score: the number by which hypotheses are ranked; see `BeamSearchParams`. `None` for a sample.
     """
 
     index: int
@@ -50,20 +50,20 @@ class CompletionOutput:
 
 @dataclass(frozen=True)
 class RequestOutput:
-    """A request's samples, as far as they have come.
+    """All samples of a request, up to now.
 
     Attributes:
-        request_id: the caller's name for it.
+        request_id: the name that the caller gave the request.
         prompt: the prompt's text, if it was given as text.
         prompt_token_ids: the prompt's tokens.
-        outputs: one for each sample; one alone until the prompt is computed.
+        outputs: one entry for each sample. Until the prompt is computed, only one.
         finished: whether all samples have ended.
         num_cached_tokens: prompt tokens that were found in the prefix cache.
-        num_preemptions: how often the request lost its blocks and was computed again.
-        prompt_logprobs: for each prompt token, if asked for; the first is `None`, since nothing
-            comes before it.
-        metrics: when it arrived, gave its first token, and finished.
-        block_usage: the blocks that it held, and what sharing saved among its sequences.
+        num_preemptions: how often the request lost its blocks.
+        prompt_logprobs: one entry for each prompt token, if asked for. The first is `None`, since no
+            position predicts the first token.
+        metrics: when the request arrived, got its first token, and finished.
+        block_usage: the blocks that the request held, and what sharing among its sequences saved.
     """
 
     request_id: str
@@ -83,11 +83,12 @@ class BeamSearchSequence:
     """One hypothesis of a beam search.
 
     Attributes:
-        tokens: the prompt and the output, an end of sequence included. (As in vLLM, with the prompt.)
+        tokens: the prompt and the output, as in vLLM; with the end-of-sequence token, if there is one.
         text: `tokens` as text, without special tokens; empty for a model without a tokenizer.
         cum_logprob: the sum of the output tokens' log-probabilities.
-        score: what hypotheses are ranked by; see `BeamSearchParams`.
-        finish_reason: `"stop"` at an end of sequence, else `"length"`; `"abort"` after an error.
+        score: the number by which hypotheses are ranked; see `BeamSearchParams`.
+        finish_reason: `"stop"` after an end-of-sequence token, `"abort"` after an error, otherwise
+            `"length"`.
         stop_reason: after an error, what went wrong.
     """
 
@@ -101,14 +102,14 @@ class BeamSearchSequence:
 
 @dataclass(frozen=True)
 class BeamSearchOutput:
-    """What `LLM.beam_search` gives for one prompt.
+    """The result of `LLM.beam_search` for one prompt.
 
     Attributes:
-        sequences: the hypotheses, best first; `beam_width` of them.
-        prompt_token_ids: the prompt's tokens, with which each of `sequences` begins.
-        num_preemptions: how often the search lost its blocks and was computed again.
-        block_usage: the blocks that it held, those it copied, and what sharing saved.
-        metrics: when it arrived, took its first step, and finished.
+        sequences: the `beam_width` hypotheses, best first.
+        prompt_token_ids: the prompt's tokens. Each of `sequences` begins with them.
+        num_preemptions: how often the search lost its blocks.
+        block_usage: the blocks that the search held and copied, and what sharing saved.
+        metrics: when the request arrived, took its first search step, and finished.
     """
 
     sequences: list[BeamSearchSequence]

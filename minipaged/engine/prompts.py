@@ -1,4 +1,4 @@
-"""Prompts: the forms in which a user may give one."""
+"""The forms in which a user may give a prompt."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def as_prompt_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """One prompt or several, as a list of prompts. A list of integers is one prompt.
 
     Raises:
-        PromptError: neither a prompt nor a list of prompts.
+        PromptError: `prompts` is neither a prompt nor a list of prompts.
     """
     if isinstance(prompts, str | dict):
         return [prompts]  # pyright: ignore[reportReturnType]

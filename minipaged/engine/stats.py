@@ -1,4 +1,4 @@
-"""EngineStats: what an engine says of itself; and the count of its blocks, after each step."""
+"""EngineStats: the state and the counts of an engine. `count_blocks` counts its blocks after each step."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from minipaged.scheduler.scheduler_output import ScheduledSequence
 
 @dataclass(frozen=True)
 class EngineStats:
-    """An engine's state and its counts since it was made. Names follow vLLM's metrics.
+    """An engine's state, and its counts since it was created. Names follow vLLM's metrics.
 
     Attributes:
-        num_blocks: blocks in the pool, the null block included. Of a contiguous cache, its slots divided
+        num_blocks: blocks in the pool, the null block included. For a contiguous cache, its slots divided
             by the block size; 0 without a cache.
-        num_free_blocks: blocks that can be handed out, cached ones included; in a contiguous cache
-            likewise.
+        num_free_blocks: blocks that can be handed out, including cached ones. For a contiguous cache, its
+            free slots divided by the block size.
         num_running: requests in the batch.
-        num_waiting: requests that wait, preempted and swapped ones included.
-        kv_cache_usage: share of blocks in use, `1 - free / (total - 1)`; of slots, in a contiguous
-            cache.
+        num_waiting: requests that wait, including preempted and swapped ones.
+        kv_cache_usage: the share of blocks in use, `1 - free / (total - 1)`. For a contiguous cache, the
+            share of slots in allocated regions.
         num_steps: forward passes.
-        num_preemptions: requests that lost their blocks.
-        num_swapped_blocks: blocks that preemption has moved to CPU memory.
-        num_copied_blocks: blocks copied because they were shared when written (or at all, with
-            `fork_mode="copy"`).
-        sharing_saving: the share of blocks that sharing saved, summed over the steps: 1 - distinct
-            blocks / block table entries. Shared prefixes count, as well as samples and beams.
-        prefix_cache_queries: tokens looked up in the prefix cache, at first admissions.
-        prefix_cache_hits: tokens found there.
+        num_preemptions: how often a request lost its blocks.
+        num_swapped_blocks: blocks that were swapped out to CPU memory.
+        num_copied_blocks: blocks copied because they were shared when written. With `fork_mode="copy"`,
+            all blocks copied for forks.
+        sharing_saving: the share of blocks that sharing saved: 1 - distinct blocks / block table entries,
+            each summed over the steps. Samples, beams and shared prefixes all count.
+        prefix_cache_queries: tokens looked up in the prefix cache when requests were first admitted.
+        prefix_cache_hits: tokens found in the prefix cache by these lookups.
         prompt_tokens: prompt tokens of all admitted requests.
-        generation_tokens: tokens sampled; of a beam search, those of its hypotheses.
+        generation_tokens: sampled tokens. For a beam search, the tokens of its hypotheses.
     """
 
     num_blocks: int
@@ -59,9 +59,9 @@ def count_blocks(
 
     Args:
         total: the engine's counts.
-        scheduled: what the step computed; its copies are done.
+        scheduled: the sequences that the step computed. Their block copies are done.
         running: the requests that hold blocks.
-        num_in_use: blocks of the pool in use; what requests share counts once.
+        num_in_use: blocks of the pool in use. A shared block counts once.
     """
     for item in scheduled:
         item.request.block_usage.num_copied_blocks += len(item.copies)

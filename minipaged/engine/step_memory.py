@@ -1,7 +1,7 @@
-"""What a step takes of a GPU's memory beside weights and cache, found out by running one.
+"""Measuring how much GPU memory a step needs in addition to weights and KV cache, by running one.
 
-As vLLM does at its start (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py): what
-is left of `gpu_memory_utilization` after the weights and the largest step is for the KV cache.
+The KV cache gets the rest of `gpu_memory_utilization` after the weights and the largest step. vLLM measures
+it in the same way (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import SamplingRow, sample
 
 BYTES_PER_GRAPH = 8 * 2**20
-"""Set aside for what the driver keeps of each CUDA graph, and for the parts of split decodes."""
+"""Reserved for each CUDA graph: for the driver's own memory, and for the partial results of split decodes."""
 
 PeakBytes = Callable[[Callable[[], None]], int]
-"""Runs something, and says how many bytes of the device it took at its peak."""
+"""Runs a function, and returns its peak memory on the device, in bytes."""
 
 
 def step_bytes(
@@ -31,17 +31,17 @@ def step_bytes(
     with_graphs: bool,
     peak_bytes: PeakBytes | None = None,
 ) -> int:
-    """Bytes that must stay free beside weights and cache.
+    """The bytes that steps need in addition to weights and KV cache.
 
-    The largest step has the whole token budget, and samples for all sequences. Captured decode steps
-    have a pool of their own, as large as the largest of them needs.
+    The largest step uses the whole token budget and samples for all sequences. Captured decode steps have
+    a separate memory pool, whose size is the need of the largest of them.
 
     Args:
-        decoder: the model, loaded.
+        decoder: the loaded model.
         max_num_batched_tokens: the token budget.
-        max_num_seqs: most sequences in one step.
+        max_num_seqs: the most sequences in one step.
         with_graphs: whether decode steps are captured.
-        peak_bytes: the meter; the CUDA allocator's if not given.
+        peak_bytes: measures the peak memory; by default from the CUDA allocator.
     """
     meter = peak_bytes or _CudaMeter(decoder.device)
     num_seqs = min(max_num_seqs, max_num_batched_tokens)
@@ -54,12 +54,12 @@ def step_bytes(
 
 @torch.inference_mode()
 def run_step(decoder: Decoder, num_tokens: int, num_rows: int) -> None:
-    """A forward pass without a cache, and samples that need all that the sampler has.
+    """Run a forward pass without a cache, and sample with every feature of the sampler.
 
     Args:
         decoder: the model.
-        num_tokens: T, tokens that are computed.
-        num_rows: R, rows that are sampled, at most T.
+        num_tokens: T, the number of tokens to compute.
+        num_rows: R, the number of rows to sample; at most T.
     """
     token_ids = torch.zeros(num_tokens, dtype=torch.int64, device=decoder.device)  # [T]
     hidden = decoder(token_ids, torch.arange(num_tokens, device=decoder.device), _no_attention)
@@ -74,7 +74,10 @@ def _no_attention(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tens
 
 
 class _CudaMeter:
-    """What the allocator takes from the device, gaps between tensors included. It gives all back."""
+    """Measures the memory that the CUDA allocator takes from the device, including gaps between tensors.
+
+    The memory is given back to the device afterwards.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -1,7 +1,7 @@
-"""Stop strings in a text that arrives in pieces.
+"""Finding stop strings in a text that arrives in pieces.
 
-The pieces are cut wherever tokens end, so a stop string may lie across several of them, and text
-that may turn out to be its beginning must not be shown yet.
+A piece is the text of a token, so a stop string may extend over several pieces. Text that may be the
+beginning of a stop string must be held back until it is certain.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Checked:
-    """What one piece of text led to.
+    """The result of checking one piece of text.
 
     Attributes:
-        text: what may be shown now, in addition to what was shown before.
-        match: the stop string that was found, or `None`. With a match, `text` is the last there is.
+        text: the text that may be shown now, after the text shown before.
+        match: the stop string that was found, or `None`. After a match no more text follows.
     """
 
     text: str
@@ -25,20 +25,20 @@ class Checked:
 class StopChecker:
     """Looks for stop strings in the text of one sequence.
 
-    The first match to be complete wins, as if the text came character by character; of several that
-    end at the same character, the longest, which is the one that begins first. So the result does
-    not depend on how the text is cut into pieces.
+    The match that is completed first wins, as if the text came character by character. If several matches
+    end at the same character, the longest wins. So the result does not depend on how the text is cut into
+    pieces.
 
     Args:
-        stop: the stop strings, none empty. Without any, all text passes through.
-        include: leave the stop string at the end of the text, instead of cutting it off. What
-            follows it is cut off in either case.
+        stop: the stop strings; none is empty. If there are none, all text passes through.
+        include: whether the stop string stays at the end of the text. Text after it is cut off in either
+            case.
     """
 
     def __init__(self, stop: tuple[str, ...], include: bool = False) -> None:
         self._stop = sorted(stop, key=len, reverse=True)
         self._include = include
-        self._held = ""  # the longest end of the text that begins some stop string
+        self._held = ""  # the longest end of the text with which some stop string begins
         self._match: str | None = None
 
     def feed(self, delta: str, active: bool = True) -> Checked:
@@ -46,13 +46,13 @@ class StopChecker:
 
         Args:
             delta: the piece; may be empty.
-            active: whether a stop string that is complete within this piece counts. `False` while
-                there are fewer than `min_tokens` tokens: complete ones pass through as plain text.
-                One that begins in such a piece and is complete in a later, active one counts, and
-                is cut off as a whole: its beginning was held back.
+            active: whether a stop string that ends in this piece counts. It is `False` while there are
+                fewer than `min_tokens` tokens; then such a stop string passes through as plain text. A
+                stop string that begins in an inactive piece and ends in an active one counts. It is cut
+                off as a whole, since its beginning was held back.
 
         Returns:
-            The text to show, and the match if there is one. After a match nothing is shown any more.
+            The text to show, and the match if there is one. After a match, the text is always empty.
         """
         if self._match is not None:
             return Checked("", self._match)
@@ -60,7 +60,8 @@ class StopChecker:
             return Checked(delta)
         shown: list[str] = []
         for character in delta:
-            # A match that ends here began some stop string one character ago, so it is in here.
+            # `_held` contains the beginning of every possible match, so `text` contains any match that
+            # ends at this character.
             text = self._held + character
             if active:
                 self._match = next((string for string in self._stop if text.endswith(string)), None)
@@ -73,12 +74,12 @@ class StopChecker:
         return Checked("".join(shown), self._match)
 
     def flush(self) -> str:
-        """The text held back: the output has ended, so it is no stop string's beginning."""
+        """Return the text that was held back. The output has ended, so it begins no stop string."""
         held, self._held = self._held, ""
         return held
 
     def _beginning(self, text: str) -> str:
-        """The longest end of `text` that more characters could make a stop string."""
+        """The longest end of `text` with which a longer stop string begins."""
         for start in range(len(text)):
             end = text[start:]
             if any(string.startswith(end) and string != end for string in self._stop):

@@ -1,7 +1,7 @@
 """BlockManager: the paper's KV cache manager. It gives sequences their blocks.
 
-The scheduler decides who runs; the manager finds the blocks for it, or says that there are none.
-`fork`, `append` and `free` are the paper's three methods (section 4.4).
+The scheduler decides which requests run. The manager finds blocks for them, or says that there are too
+few. `fork`, `append` and `free` are the paper's three methods (section 4.4).
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class BlockManager(KVManager):
         num_blocks: blocks in the pool, the null block included.
         block_size: tokens per block.
         hasher: makes the block hashes; `None` turns prefix caching off.
-        copies_forks: whether a fork gets copies of all blocks, not only of those that it writes: paging
-            without sharing. Not together with prefix caching.
+        copies_forks: whether a fork copies all its blocks, not only those that it writes. This is paging
+            without sharing. It cannot be combined with prefix caching.
         make_free_queue: makes the pool's queue of free blocks.
-        fork, append, free: do what the methods do, on one block table and the pool's counts.
+        fork, append, free: the functions that the methods of these names call. Each works on one block
+            table and the pool's reference counts.
     """
 
     def __init__(
@@ -62,13 +63,13 @@ class BlockManager(KVManager):
     def append(self, seq: Sequence, num_tokens: int) -> list[BlockCopy] | None:
         """Make the slots of the next `num_tokens` tokens writable.
 
-        Grows the block table, and copies on write; see `copy_on_write.append`. Only forked sequences
-        ever share a block that is not full; prefix hits are full blocks, and nobody writes those.
-        With `copies_forks` every shared block is replaced, also one that will only be read.
+        This grows the block table, and copies on write; see `copy_on_write.append`. Only forked
+        sequences share blocks that are not full. Blocks of prefix hits are full, and full blocks are not
+        written. With `copies_forks`, every shared block is replaced, even one that is only read.
 
         Returns:
-            The copies to do before the tokens are computed; `None`, with nothing changed, if the
-            pool has too few free blocks.
+            The copies to do before the tokens are computed. `None` if the pool has too few free blocks;
+            then nothing has changed.
         """
         table, size = seq.block_table, self.block_size
         start, end = seq.num_computed_tokens, seq.num_computed_tokens + num_tokens
@@ -76,17 +77,17 @@ class BlockManager(KVManager):
         if copies is None:
             return None
         for i in range(start // size, blocks_needed(end, size)):
-            # The fork outlived its parent, which had filled and cached this block: the contents
-            # are about to change.
+            # A cached block is written when a fork outlives its parent: the parent had filled and
+            # cached the block. Its contents are about to change.
             if self.pool.is_cached(table[i]):
                 self._uncache(table[i])
         return copies
 
     def fork(self, parent: Sequence, child: Sequence, num_tokens: int) -> None:
-        """Let `child`, which has no blocks, share the blocks of the parent's first `num_tokens`.
+        """Let `child` share the blocks of the parent's first `num_tokens` tokens. It has no blocks yet.
 
-        The two agree on these tokens, and the parent has computed them. A last block that they
-        only partly agree on is shared as well: whoever writes into it first copies it.
+        Both sequences begin with these tokens, and the parent has computed them. The last block may be
+        only partly filled by them. It is shared too, and the sequence that writes into it first copies it.
         """
         num_blocks = blocks_needed(num_tokens, self.block_size)
         shared = parent.block_table.ids[:num_blocks].tolist()
@@ -97,16 +98,20 @@ class BlockManager(KVManager):
         child.num_computed_tokens = num_tokens
 
     def free(self, seq: Sequence) -> None:
-        """Give up the sequence's blocks, the last one first, so that the tail of a prefix is
-        evicted before its head. Without blocks it has no computed tokens either."""
+        """Free the sequence's blocks. Afterwards it has no computed tokens.
+
+        The last block is freed first, so that the tail of a prefix is evicted before its head.
+        """
         for block_id in self._free(seq.block_table, self.pool.ref_cnt):
             self.pool.put_back(block_id)
         seq.prefix_ids.clear()
         seq.num_computed_tokens = 0
 
     def admit(self, request: Request, hits: list[CachedBlock]) -> bool:
-        """Let a waiting request in if all of its known tokens fit. Only the hits are taken now; the
-        other blocks when they are needed. See `KVManager`."""
+        """Admit a waiting request if all of its known tokens fit; see `KVManager.admit`.
+
+        It gets only the hit blocks now, and the other blocks when they are needed.
+        """
         if not self.can_admit(request, hits):
             return False
         self.begin(request, request.unfinished[0], hits)
@@ -122,9 +127,10 @@ class BlockManager(KVManager):
         return self._hasher is not None
 
     def find_prefix(self, seq: Sequence, cache_salt: str | None) -> list[CachedBlock]:
-        """The cached blocks that hold the beginning of `seq`, as far as there is no gap.
+        """The cached blocks that hold the beginning of `seq`, up to the first block that is not cached.
 
-        Never all of its tokens: the last one is computed anyway, since its logits are needed.
+        The hits never cover all tokens of `seq`: its last token is computed again, since its logits are
+        needed.
         """
         if self._hasher is None:
             return []
@@ -139,7 +145,7 @@ class BlockManager(KVManager):
         return hits
 
     def adopt_prefix(self, seq: Sequence, hits: list[CachedBlock]) -> None:
-        """Begin the block table of `seq`, which is empty, with the hits."""
+        """Begin the empty block table of `seq` with the hits."""
         for hit in hits:
             self.pool.touch(hit.block_id)
             seq.block_table.append(hit.block_id)
@@ -147,10 +153,10 @@ class BlockManager(KVManager):
         seq.num_computed_tokens = len(hits) * self.block_size
 
     def cache_full_blocks(self, seq: Sequence, num_tokens: int, cache_salt: str | None) -> None:
-        """Make the blocks findable that the first `num_tokens` of `seq` fill.
+        """Cache the blocks that the first `num_tokens` tokens of `seq` fill.
 
-        May be called as soon as these tokens are scheduled: within a step, every layer writes all
-        keys and values before any are read, so that a request of the same step may hit them.
+        This may be called as soon as the tokens are scheduled, so that another request of the same step
+        can hit the blocks: in each layer, a step writes all keys and values before it reads any.
         """
         if self._hasher is None:
             return
@@ -164,7 +170,7 @@ class BlockManager(KVManager):
             seq.prefix_ids.append(cached.prefix_id)
 
     def forget_uncomputed(self, seq: Sequence) -> None:
-        """Take back what `cache_full_blocks` promised beyond the tokens really computed."""
+        """Uncache the blocks of `seq` that `cache_full_blocks` cached but that were never computed."""
         num_full = seq.num_computed_tokens // self.block_size
         for block_id in seq.block_table.ids[num_full : len(seq.prefix_ids)].tolist():
             if self.pool.is_cached(block_id):
@@ -172,7 +178,7 @@ class BlockManager(KVManager):
         del seq.prefix_ids[num_full:]
 
     def reset_prefix_cache(self) -> None:
-        """Forget every cached block. Sequences that hold some keep them; nobody finds them."""
+        """Forget every cached block. Running sequences keep their blocks, but no prefix hit finds them."""
         for block_id in self.prefix_cache.block_ids():
             self._uncache(block_id)
 
@@ -195,9 +201,9 @@ class BlockManager(KVManager):
     def can_admit(self, request: Request, hits: list[CachedBlock]) -> bool:
         """Whether all known tokens of a waiting request fit into the free blocks.
 
-        `hits` are those of its first unfinished sequence. A hit on a free block takes that block
-        out of the queue, so it counts as well. The other samples of a request that resumes share
-        the prompt's full blocks.
+        `hits` are the prefix hits of its first unfinished sequence. A hit on a used block costs no free
+        block. A hit on a free block does, since it takes that block out of the queue. When a request
+        with several samples resumes, its other samples share the prompt's full blocks.
         """
         shared = self._num_shared(len(request.prompt_token_ids))
         wanted = sum(blocks_needed(seq.num_tokens, self.block_size) for seq in request.unfinished)
@@ -206,9 +212,11 @@ class BlockManager(KVManager):
         return wanted - held <= self.pool.num_free
 
     def most_blocks(self, num_prompt_tokens: int, max_tokens: int, n: int) -> int:
-        """The most blocks that a request can ever hold: `n` samples that share the prompt's full
-        blocks and nothing else (nor these, if forks are copied). The last token of a sample is never
-        computed."""
+        """The most blocks that a request of `n` samples can ever hold.
+
+        In the worst case the samples share only the prompt's full blocks, or nothing if forks are
+        copied. A sample's last token is never computed, so it needs no slot.
+        """
         shared = self._num_shared(num_prompt_tokens)
         each = blocks_needed(num_prompt_tokens + max_tokens - 1, self.block_size)
         if max_tokens == 1:
@@ -216,7 +224,7 @@ class BlockManager(KVManager):
         return shared + n * (each - shared)
 
     def _num_shared(self, num_prompt_tokens: int) -> int:
-        """The prompt's blocks that the samples of a request share to their ends."""
+        """How many of the prompt's blocks the samples of a request share until they end."""
         return 0 if self._copies_forks else num_prompt_tokens // self.block_size
 
     def check_fits(self, num_prompt_tokens: int, max_tokens: int, num_seqs: int, kind: str) -> None:
@@ -231,7 +239,7 @@ class BlockManager(KVManager):
             )
 
     def surely_fit(self, requests: Iterable[Request]) -> bool:
-        """Counts what each may need by itself; what requests share among each other only helps."""
+        """Sums the most that each request may need alone. Blocks that requests share only help."""
         most = sum(
             self.most_blocks(len(request.prompt_token_ids), request.max_tokens, request.num_seqs)
             for request in requests
@@ -259,9 +267,9 @@ class BlockManager(KVManager):
         """Compare the pool, the tables of all unfinished requests, and the prefix cache.
 
         Raises:
-            InvariantError: a reference count is not the number of tables that name the block, a
-                table does not cover the computed tokens, or the prefix cache and the pool disagree, or the
-                prefix cache contradicts itself.
+            InvariantError: a reference count is not the number of tables that name the block, a table
+                does not cover the computed tokens, the pool and the prefix cache disagree, or one of
+                them contradicts itself.
         """
         check_blocks(self.pool, self.block_size, requests)
         self.prefix_cache.check_invariants()

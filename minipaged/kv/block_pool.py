@@ -1,7 +1,7 @@
-"""BlockPool: which physical blocks are free, and how many sequences hold each of the others.
+"""BlockPool: which physical blocks are free, and how many sequences hold each used block.
 
-The pool knows nothing of sequences, tokens or tensors; it hands out numbers. Counts live here, on
-the physical block, and not in the block tables: a table cannot know who else names its blocks.
+The pool knows nothing about sequences, tokens or tensors: it hands out block ids. The reference counts
+are kept here, per physical block, because a block table cannot know which other tables name its blocks.
 
 See vLLM, `v1/core/block_pool.py`.
 """
@@ -14,24 +14,24 @@ from minipaged.errors import InvariantError, OutOfBlocksError
 from minipaged.kv.free_queue import FreeQueue, MakeFreeQueue, full_queue
 
 NULL_BLOCK = 0
-"""Block 0 is never handed out: it pads block tables, and padding may be read but never counts."""
+"""Block 0 is never handed out. It pads block tables: attention may read it, but masks what it reads."""
 
 
 class BlockPool:
     """Hands out blocks, counts references, and takes blocks back.
 
-    Two things about a block are independent:
+    A block is in use or free, and it is cached or not. All four combinations occur:
 
-    |                           | not cached                    | cached: findable by its hash       |
-    |---------------------------|-------------------------------|------------------------------------|
-    | in use: `ref_cnt` >= 1    | being filled by its sequence  | full; others may share it          |
-    | free: 0, in the queue     | holds nothing of worth        | a hit revives it, until it is      |
-    |                           |                               | handed out anew (*eviction*)       |
+    |                               | not cached                   | cached: findable by its hash        |
+    |-------------------------------|------------------------------|-------------------------------------|
+    | in use: `ref_cnt` >= 1        | its sequence is filling it   | full; more sequences may share it   |
+    | free: `ref_cnt` 0, in queue   | its contents are worthless   | a prefix hit may take it, until it  |
+    |                               |                              | is handed out again (*eviction*)    |
 
     Args:
         num_blocks: blocks in the pool, the null block included; at least 2.
-        on_evict: called with the id of a cached block that is about to be handed out anew.
-        make_queue: makes the queue of free blocks, with all but the null block in it.
+        on_evict: called with the id of a cached block just before it is handed out again.
+        make_queue: makes the queue of free blocks, which holds all blocks but the null block.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class BlockPool:
 
     @property
     def num_free(self) -> int:
-        """Blocks that can be handed out now, cached ones included."""
+        """Blocks that can be handed out now, including cached ones."""
         return len(self.free_queue)
 
     @property
     def usage(self) -> float:
-        """The share of blocks in use, the null block left out: `1 - free / (total - 1)`."""
+        """The share of blocks in use, without the null block: `1 - free / (total - 1)`."""
         return 1 - self.num_free / (self.num_blocks - 1)
 
     def allocate(self) -> int:
@@ -77,7 +77,7 @@ class BlockPool:
         """Add a reference. A free block (a prefix hit) leaves the queue.
 
         Raises:
-            InvariantError: the null block, which nobody may hold.
+            InvariantError: the block is the null block.
         """
         if block_id == NULL_BLOCK:
             raise InvariantError("the null block cannot be shared")
@@ -98,10 +98,11 @@ class BlockPool:
             self.put_back(block_id)
 
     def put_back(self, block_id: int) -> None:
-        """Queue a block that nobody holds any more.
+        """Queue a block whose reference count has dropped to 0.
 
-        A cached block goes to the back, so that the least recently used one is evicted first. Any
-        other goes to the front: nothing is lost by reusing it.
+        A cached block goes to the back, so that the least recently used cached block is evicted first. A
+        block that is not cached goes to the front: its contents are worthless, so reusing it loses
+        nothing.
         """
         if self._cached[block_id]:
             self.free_queue.push_back(block_id)
@@ -113,14 +114,14 @@ class BlockPool:
         return bool(self._cached[block_id])
 
     def set_cached(self, block_id: int, cached: bool) -> None:
-        """Note that the block got a hash, or lost it."""
+        """Record whether the block can be found by its hash."""
         self._cached[block_id] = cached
 
     def check_invariants(self) -> None:
         """Compare the queue with the counts.
 
         Raises:
-            InvariantError: free + used + null is not the total, or a block is in both states.
+            InvariantError: free + used + null is not the total, or a block is both free and used.
         """
         queued = list(self.free_queue)
         if len(queued) != len(set(queued)) or len(queued) != len(self.free_queue):

@@ -1,8 +1,8 @@
 """Address translation: from a token's position in its sequence to its slot in the KV cache.
 
-A block table is to a sequence what a page table is to a process: entry i names the physical block
-that holds the sequence's i-th logical block. There is one table for each sequence, and it is a
-plain array (paper, section 4.2 and Fig. 6).
+A block table is for a sequence what a page table is for a process. Entry i names the physical block
+that holds the sequence's i-th logical block. Each sequence has its own table, a plain array (paper,
+section 4.2 and Fig. 6).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def translate(position: int, block_size: int) -> tuple[int, int]:
 
 
 class SlotMapping(Protocol):
-    """The seam of `slot_mapping`: any function of this shape can take its place in the engine."""
+    """The seam of `slot_mapping`: any function with this signature can replace it in the engine."""
 
     def __call__(self, block_ids: BlockIds, start: int, end: int, block_size: int) -> Slots: ...
 
@@ -51,7 +51,7 @@ def slot_mapping(block_ids: BlockIds, start: int, end: int, block_size: int) -> 
     >>> slot_mapping(np.array([7, 1, 3], dtype=np.int32), 2, 6, block_size=4).tolist()
     [30, 31, 4, 5]
     """
-    if end - start == 1:  # a decode step: plain integers are quicker than arrays of one
+    if end - start == 1:  # a decode step: plain integers are faster than arrays of one element
         block, offset = translate(start, block_size)
         return np.array([int(block_ids[block]) * block_size + offset], dtype=np.int64)
     positions = np.arange(start, end, dtype=np.int64)  # [end - start]
@@ -66,13 +66,13 @@ class PadBlockTables(Protocol):
 
 
 def pad_block_tables(tables: Sequence[BlockIds]) -> BlockIds:
-    """The tables of a step's sequences as one array, each row padded with the null block.
+    """The block tables of a step's sequences as one array. Rows are padded with the null block.
 
     Args:
-        tables: at least one, each int32 `[its number of blocks]`.
+        tables: the tables of S sequences, at least one; each int32 `[number of its blocks]`.
 
     Returns:
-        int32 `[S, M]`, with M the length of the longest.
+        int32 `[S, M]`, where M is the length of the longest table.
 
     >>> pad_block_tables([np.array([7, 1, 3], dtype=np.int32), np.array([5], dtype=np.int32)]).tolist()
     [[7, 1, 3], [5, 0, 0]]
@@ -86,8 +86,8 @@ def pad_block_tables(tables: Sequence[BlockIds]) -> BlockIds:
 class BlockTable:
     """The physical blocks of one sequence, in the order of its logical blocks.
 
-    A growing int32 array: appending is amortised O(1), and `ids` is a view, so that a step copies
-    a table with one `memcpy` and never walks it.
+    A growing int32 array. Appending is amortised O(1). `ids` is a view, so a step copies a table with
+    one `memcpy`, without a loop over its blocks.
     """
 
     def __init__(self) -> None:

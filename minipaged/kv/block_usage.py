@@ -1,7 +1,8 @@
-"""BlockUsage: how many blocks a run held, and how many more it would have held without sharing.
+"""BlockUsage: how many blocks a run held, and how many it would have held without sharing.
 
-The paper's measure of sharing (Fig. 15): the blocks that sharing saves, over the blocks there would
-be without it. A table's entries are logical blocks; what several tables name is one physical block.
+The paper measures sharing (Fig. 15) as the blocks that sharing saves, divided by the blocks that would
+be needed without it. The entries of a table are logical blocks. Entries of several tables may name the
+same physical block.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from minipaged.kv.block_table import BlockTable
 
 @dataclass
 class BlockUsage:
-    """Counts over the steps of a run: of one request, or of a whole engine.
+    """Block counts over the steps of a run, for one request or for a whole engine.
 
     Attributes:
         num_copied_blocks: blocks copied because they were shared when written.
@@ -30,11 +31,11 @@ class BlockUsage:
 
     @property
     def sharing_saving(self) -> float:
-        """The share of blocks that sharing saved, 0 to 1."""
+        """The share of blocks that sharing saved, from 0 to 1."""
         return 1 - self.physical_blocks / self.logical_blocks if self.logical_blocks else 0.0
 
     def add_step(self, tables: Sequence[BlockTable]) -> int:
-        """Count what these tables hold in one step; returns their number of entries."""
+        """Count the blocks that these tables hold in one step. Returns their number of entries."""
         num_logical = sum(map(len, tables))
         # One table never names a block twice.
         num_physical = len({block for table in tables for block in table}) if len(tables) > 1 else num_logical
@@ -42,7 +43,7 @@ class BlockUsage:
         return num_logical
 
     def add_counts(self, num_logical: int, num_physical: int) -> None:
-        """Count one step of which the numbers of blocks are known."""
+        """Count one step, given its numbers of logical and physical blocks."""
         self.logical_blocks += num_logical
         self.physical_blocks += num_physical
         self.peak_blocks = max(self.peak_blocks, num_physical)

@@ -1,12 +1,11 @@
-"""MemoryBreakdown: what each slot of the KV memory is good for at one moment.
+"""MemoryBreakdown: what each slot of the KV memory is used for at one moment.
 
-The paper's division (section 3.1, Fig. 2 and Fig. 3), for a contiguous cache and for a paged one.
+These are the paper's categories (section 3.1, Fig. 2 and Fig. 3), for a contiguous and for a paged cache.
 
-Whether an empty slot will be used depends on how long its sequence gets, which is certain only at
-its end. The paper replays outputs of known lengths; an engine cannot. So both functions take the
-*tokens at the end*, and an engine puts the most that may come there: `max_tokens`. With
-`ignore_eos` and no stop condition that is exact. Otherwise a sequence that ends early shows that
-some of its *reservation* was *internal fragmentation* all along.
+Whether an empty slot will be used depends on the final length of its sequence. The paper replays outputs
+of known lengths. An engine does not know the final length, so it assumes the maximum: `max_tokens` output
+tokens. With `ignore_eos` and no stop condition this is exact. If a sequence ends earlier, some of what was
+counted as its *reservation* was really *internal fragmentation*.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ class MemoryBreakdown:
 
     Attributes:
         token_states: slots that hold the keys and values of a token of an unfinished sequence.
-            One that several sequences share counts once.
+            A slot that several sequences share counts once.
         reservation: empty slots that a sequence holds, and will fill.
         internal_fragmentation: empty slots that a sequence holds, and will never fill.
-        external_fragmentation: slots that nobody holds and nobody can have: gaps too small for the
-            next request, and what an allocator adds to round a region up. None in a paged cache,
-            where any free block serves any sequence.
-        free: slots that can be handed out now. The paper has no such column: it measures under a
-            load that leaves nothing free, and puts all else into "external fragmentation & others".
+        external_fragmentation: slots that no sequence can use: gaps too small for the next request, and
+            slots that an allocator adds when it rounds a region up. Always 0 in a paged cache, where
+            any sequence can use any free block.
+        free: slots that can be handed out now. The paper has no such category. It measures under a load
+            that leaves nothing free, and counts all other slots as "external fragmentation & others".
     """
 
     token_states: int
@@ -57,22 +56,23 @@ class MemoryBreakdown:
 
 
 def paged_breakdown(pool: BlockPool, block_size: int, running: Iterable[Request]) -> MemoryBreakdown:
-    """Divide the slots of a paged cache.
+    """Count the slots of a paged cache by what they are used for.
 
-    Counted are the blocks that can be handed out, as for `BlockPool.usage`: the null block is left
-    out. A cached block that nobody holds is free, since it can be handed out at once, although its
-    contents may be found again. All other waste is in blocks that are not full. If several
-    sequences share such a block, the one that gets furthest in it decides: all others copy it
-    before they write, and the last one writes in place.
+    The null block is not counted, as in `BlockPool.usage`. A cached block with reference count 0 counts
+    as free: a prefix hit may still find its contents, but it can be handed out at once.
+
+    The only waste is in blocks that are not full. If several sequences share such a block, the sequence
+    that will fill most of it counts: the others copy the block before they write, and the last one writes
+    in place.
 
     Args:
-        pool: the blocks.
+        pool: the block pool.
         block_size: tokens per block.
-        running: the requests whose sequences hold blocks. The last token of a sequence is sampled
-            and never computed, so at its end it fills `prompt + max_tokens - 1` slots.
+        running: the requests whose sequences hold blocks. The last token of a sequence is sampled but
+            never computed, so a sequence fills at most `prompt + max_tokens - 1` slots.
     """
     filled: dict[int, int] = {}  # block -> slots that hold a token
-    useful: dict[int, int] = {}  # block -> slots that hold one now or later
+    useful: dict[int, int] = {}  # block -> slots that hold a token now or will hold one later
     for request in running:
         num_at_end = len(request.prompt_token_ids) + request.max_tokens - 1
         for seq in request.unfinished:

@@ -27,7 +27,7 @@ def write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor)
         kv_layer: one layer's cache, `[2, num_blocks, block_size, num_kv_heads, head_dim]`.
         key: `[T, num_kv_heads, head_dim]`.
         value: as `key`.
-        slot_mapping: int64 `[T]`, `block_id * block_size + offset`, no slot twice.
+        slot_mapping: int64 `[T]`, each `block_id * block_size + offset`. No slot occurs twice.
     """
     keys, values = kv_layer.flatten(1, 2).unbind(0)  # each [num_slots, num_kv_heads, head_dim]
     keys.index_copy_(0, slot_mapping, key)
@@ -41,13 +41,13 @@ class CopyBlocks(Protocol):
 
 
 def copy_blocks(kv_data: Tensor, copies: Sequence[BlockCopy]) -> None:
-    """Do a step's copies, all layers and all pairs in one go.
+    """Do all block copies of a step at once, in all layers.
 
-    All sources are read before any target is written, so that the order does not matter.
+    All sources are read before any target is written, so the order of the copies does not matter.
 
     Args:
         kv_data: all layers' caches, `[num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]`.
-        copies: at least one, no target twice.
+        copies: at least one. No target occurs twice.
     """
     listed = np.array([(c.source, c.target) for c in copies], dtype=np.int64)  # [C, 2]
     (pairs,) = to_device([listed], kv_data.device)  # int64 [C, 2]
@@ -58,8 +58,8 @@ def copy_blocks(kv_data: Tensor, copies: Sequence[BlockCopy]) -> None:
 class KVCache:
     """The keys and values of every block in every layer.
 
-    One tensor `[num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]`, so that a block
-    is copied in all layers by one operation. `layers[i]` is a view of layer i.
+    `data` is one tensor `[num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]`, so one
+    operation can copy a block in all layers. `layers[i]` is a view of layer i.
     """
 
     def __init__(
@@ -74,8 +74,9 @@ class KVCache:
         device: torch.device,
         copy_blocks: CopyBlocks = copy_blocks,
     ) -> None:
-        # Not zeroed: that would take seconds, and touch gigabytes that may never be used. No slot is
-        # read before it is written, but for the null block, which is read as padding and must be finite.
+        # Zeroing the cache would take seconds, and touch gigabytes that may never be used. It is not
+        # needed: no slot is read before it is written. The one exception is the null block. Attention
+        # reads it as padding, so its numbers must be finite.
         self.data = torch.empty(
             (num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim), dtype=dtype, device=device
         )
@@ -86,11 +87,14 @@ class KVCache:
 
     @property
     def slots(self) -> Tensor:
-        """The same memory by slot: `[num_layers, 2, num_blocks * block_size, num_kv_heads, head_dim]`."""
+        """A view by slot: `[num_layers, 2, num_blocks * block_size, num_kv_heads, head_dim]`."""
         return self.data.flatten(2, 3)
 
     def copy_slots(self, source: int, target: int, num_slots: int) -> None:
-        """Copy the slots from `source` on to those from `target` on, in all layers. No slot is both."""
+        """Copy `num_slots` slots that begin at `source` to those that begin at `target`, in all layers.
+
+        The two ranges do not overlap.
+        """
         slots = self.slots
         slots[:, :, target : target + num_slots] = slots[:, :, source : source + num_slots]
 

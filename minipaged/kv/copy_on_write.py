@@ -1,8 +1,8 @@
-"""Sharing blocks: the paper's `fork`, `append` and `free`, on block tables and reference counts alone.
+"""Sharing blocks: the paper's `fork`, `append` and `free`, as functions of tables and reference counts.
 
-A block that several tables name is one block with a count. Forking raises counts and moves nothing;
-writing into a block that others hold too takes a copy first (paper, section 4.4 and Fig. 8).
-`BlockManager` does this for whole sequences.
+Several tables may name one block; its reference count says how many. Forking raises counts and copies
+nothing. Before a sequence writes into a block that other tables name, it gets a copy of the block (paper,
+section 4.4 and Fig. 8). `BlockManager` calls these functions for whole sequences.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from minipaged.kv.size import blocks_needed
 
 @dataclass(frozen=True)
 class BlockCopy:
-    """One copy-on-write: the contents of block `source` go to block `target`, in all layers."""
+    """One copy-on-write: copy the contents of block `source` to block `target`, in all layers."""
 
     source: int
     target: int
 
 
 class Table(Protocol):
-    """What is needed of a block table: a list of block ids, or a `BlockTable`."""
+    """The methods of a block table that are used here. A list of block ids has them, and `BlockTable`."""
 
     def append(self, block_id: int, /) -> None: ...
 
@@ -61,7 +61,7 @@ class Free(Protocol):
 
 
 def fork(table: Sequence[int], ref_cnt: list[int]) -> list[int]:
-    """A second table of the same blocks, each of which has one holder more.
+    """Make a second table of the same blocks, and raise their reference counts by one.
 
     >>> ref_cnt = [1, 1, 0, 1]
     >>> fork([3, 1], ref_cnt), ref_cnt
@@ -75,16 +75,16 @@ def fork(table: Sequence[int], ref_cnt: list[int]) -> list[int]:
 def append(table: Table, start: int, end: int, block_size: int, pool: BlockPool) -> list[BlockCopy] | None:
     """Make the slots of the tokens at positions `start` to `end - 1` writable.
 
-    Grows the table, and copies on write: a block that others hold too is replaced by a new one. The
-    last holder of a block writes in place.
+    This grows the table, and copies on write: a block with more than one reference is replaced by a new
+    block. A block with one reference is written in place.
 
-    The reference to a copied block is given up before its contents have moved. That is safe: another
-    table still names it, all copies of a step are done before any of its writes, and they read all
-    sources before they write any target.
+    The reference to a copied block is dropped now, although its contents are copied later. That is safe:
+    another table still names the block, a step does all its copies before its writes, and the copies read
+    all sources before they write any target.
 
     Returns:
-        The copies to do before these tokens are written; `None`, with nothing changed, if the pool has
-        too few free blocks.
+        The copies to do before these tokens are written. `None` if the pool has too few free blocks;
+        then nothing has changed.
     """
     num_blocks = blocks_needed(end, block_size)
     written = range(start // block_size, min(num_blocks, len(table)))
@@ -103,13 +103,13 @@ def append(table: Table, start: int, end: int, block_size: int, pool: BlockPool)
 
 
 def free(table: Table, ref_cnt: list[int]) -> list[int]:
-    """Give up all blocks of a table, the last one first, and empty it.
+    """Drop one reference to each block of a table, from the last block to the first; empty the table.
 
     Returns:
-        The blocks that nobody holds any more, in that order.
+        The blocks whose reference count is now 0, in that order.
 
     Raises:
-        InvariantError: a block of the table has no holder; nothing has changed.
+        InvariantError: a block of the table has reference count 0. Nothing has changed then.
     """
     block_ids = list(table)
     block_ids.reverse()

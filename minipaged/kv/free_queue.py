@@ -1,8 +1,9 @@
 """The free blocks, as a doubly linked list: O(1) at both ends and in the middle.
 
-The middle matters: a prefix hit may take any free block out of the queue. As in vLLM
-(`v1/core/kv_cache_utils.py`, `FreeKVCacheBlockQueue`), except that a block here is just a number,
-so that the links are two arrays and a pool of a million blocks is not a million objects.
+The middle matters because a prefix hit may take any free block out of the queue. vLLM uses such a list
+too (`v1/core/kv_cache_utils.py`, `FreeKVCacheBlockQueue`), with one object for each block. Here a block
+is only a number, and the links are two lists of integers: a pool of a million blocks needs no million
+objects.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ ABSENT = -1
 
 
 class FreeQueue(Protocol):
-    """What the pool needs of a free list; `FreeBlockQueue` says what each method does."""
+    """The methods of a free queue that the pool calls. `FreeBlockQueue` documents each."""
 
     def pop_front(self) -> int: ...
 
@@ -36,13 +37,13 @@ class MakeFreeQueue(Protocol):
 
 
 class FreeBlockQueue:
-    """A queue of block ids between 0 and `num_blocks - 1`, each in it at most once.
+    """A queue of block ids from 0 to `num_blocks - 1`. Each id is in it at most once.
 
-    The next block to be handed out is at the front.
+    The block at the front is handed out next.
     """
 
     def __init__(self, num_blocks: int) -> None:
-        # Index `num_blocks` is the sentinel: before the first block and after the last one.
+        # Index `num_blocks` is the sentinel. It stands before the first block and after the last one.
         self._end = num_blocks
         self._next = [ABSENT] * num_blocks + [num_blocks]
         self._prev = [ABSENT] * num_blocks + [num_blocks]
@@ -110,7 +111,7 @@ class FreeBlockQueue:
 
 
 def full_queue(num_blocks: int) -> FreeBlockQueue:
-    """The queue that a pool of `num_blocks` begins with: all but block 0, the lowest first."""
+    """The free queue of a new pool of `num_blocks`: all blocks but block 0, in ascending order."""
     queue = FreeBlockQueue(num_blocks)
     for block_id in range(1, num_blocks):
         queue.push_back(block_id)

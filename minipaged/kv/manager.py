@@ -1,7 +1,8 @@
-"""KVManager: what the scheduler needs of whoever divides the KV memory among sequences.
+"""KVManager: the interface through which the scheduler gives KV memory to sequences.
 
-There is one for each `kv_layout`: `block_manager.BlockManager`, `contiguous.ContiguousManager` and
-`uncached.UncachedManager`. What a layout does not have, it need not mention.
+Each `kv_layout` has its own: `kv.block_manager.BlockManager`, `baseline.contiguous_manager.ContiguousManager`
+and `baseline.uncached_manager.UncachedManager`. Methods for features that only some layouts have, such as
+prefix reuse, do nothing by default.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from minipaged.request import Request, Sequence
 
 
 class KVManager(ABC):
-    """Finds room for sequences, or says that there is none.
+    """Finds memory for sequences, or says that there is too little.
 
     Attributes:
-        num_blocks: the KV memory in blocks, the null block included.
+        num_blocks: the size of the KV memory in blocks, the null block included.
         block_size: tokens per block.
     """
 
@@ -28,40 +29,43 @@ class KVManager(ABC):
 
     @abstractmethod
     def admit(self, request: Request, hits: list[CachedBlock]) -> bool:
-        """Let a waiting request in, if there is room, and begin its first unfinished sequence.
+        """Admit a waiting request if it fits, and begin its first unfinished sequence.
 
         Args:
-            request: one whose sequences hold nothing.
-            hits: what `find_prefix` found for that sequence.
+            request: a request whose sequences hold no memory.
+            hits: the cached blocks that `find_prefix` found for its first unfinished sequence.
 
         Returns:
-            Whether it is in; if not, nothing has changed.
+            Whether the request was admitted. If not, nothing has changed.
         """
 
     @abstractmethod
     def begin(self, request: Request, seq: Sequence, hits: list[CachedBlock]) -> None:
-        """Begin a sequence of an admitted request that has nothing to fork from."""
+        """Begin a sequence of an admitted request without forking it from another sequence."""
 
     @abstractmethod
     def append(self, seq: Sequence, num_tokens: int) -> list[BlockCopy] | None:
-        """Make room for the keys and values of the next `num_tokens` tokens.
+        """Get memory for the keys and values of the next `num_tokens` tokens.
 
         Returns:
-            The block copies to do before they are computed; `None`, with nothing changed, if there
-            is no room now.
+            The block copies to do before these tokens are computed. `None` if there is too little
+            memory now; then nothing has changed.
         """
 
     @abstractmethod
     def fork(self, parent: Sequence, child: Sequence, num_tokens: int) -> None:
-        """Let `child`, which holds nothing, go on from the parent's first `num_tokens`, which are
-        computed and which both agree on."""
+        """Let `child` continue from the first `num_tokens` tokens of `parent`.
+
+        `child` holds no memory yet. `parent` has computed these tokens, and both sequences begin with
+        them.
+        """
 
     @abstractmethod
     def free(self, seq: Sequence) -> None:
-        """Give up what a sequence holds, if anything. It has no computed tokens then."""
+        """Free the memory of a sequence, if it holds any. Afterwards it has no computed tokens."""
 
     def free_request(self, request: Request) -> None:
-        """Give up all that a request holds, if anything."""
+        """Free the memory of all sequences of a request."""
         for seq in request.sequences:
             self.free(seq)
 
@@ -69,58 +73,61 @@ class KVManager(ABC):
 
     @abstractmethod
     def check_fits(self, num_prompt_tokens: int, max_tokens: int, num_seqs: int, kind: str) -> None:
-        """Refuse what could never be admitted, or never end, even alone.
+        """Refuse a request that could not be admitted, or could not finish, even if it ran alone.
 
         Args:
             num_prompt_tokens: tokens of the prompt.
-            max_tokens: most output tokens of each sequence.
-            num_seqs: samples or beams.
+            max_tokens: the most output tokens of each sequence.
+            num_seqs: the number of samples or beams.
             kind: `"samples"` or `"beams"`, for the message.
 
         Raises:
-            RequestTooLargeError: with the arithmetic.
+            RequestTooLargeError: the request does not fit; the message shows the arithmetic.
         """
 
     @abstractmethod
     def surely_fit(self, requests: Iterable[Request]) -> bool:
-        """Whether running requests, and one that is to join them, can all get to their greatest
-        lengths with no one being preempted."""
+        """Whether all these requests can reach their maximum lengths together without a preemption.
+
+        Args:
+            requests: the running requests, and the one that is about to join them.
+        """
 
     # What there is, and what is used
 
     @property
     @abstractmethod
     def num_free_blocks(self) -> int:
-        """Whole blocks' worth of memory that can be handed out."""
+        """The memory that can be handed out now, in whole blocks."""
 
     @property
     @abstractmethod
     def usage(self) -> float:
-        """The share of the memory that can be handed out and is, 0 to 1."""
+        """The share of the usable memory that is in use, 0 to 1."""
 
     @property
     def num_blocks_in_tables(self) -> int:
-        """Blocks that at least one block table names."""
+        """How many blocks at least one block table names."""
         return 0
 
     @abstractmethod
     def breakdown(self, running: Iterable[Request], next_request: Request | None) -> MemoryBreakdown:
-        """How the memory divides at this moment.
+        """How the memory is used at this moment.
 
         Args:
-            running: the requests that hold some.
-            next_request: the one that will be admitted next, if any waits.
+            running: the requests that hold memory.
+            next_request: the waiting request that will be admitted next, or `None`.
         """
 
     @abstractmethod
     def check_invariants(self, requests: Iterable[Request]) -> None:
-        """Compare the memory with what all unfinished requests hold.
+        """Check the memory's bookkeeping against what all unfinished requests hold.
 
         Raises:
-            InvariantError: a bug.
+            InvariantError: they disagree, which is a bug.
         """
 
-    # Prefix reuse. A layout without blocks has none, and leaves these as they are.
+    # Prefix reuse. A layout without blocks cannot reuse prefixes, and keeps these defaults.
 
     @property
     def caches_prefixes(self) -> bool:
@@ -132,10 +139,10 @@ class KVManager(ABC):
         return []
 
     def cache_full_blocks(self, seq: Sequence, num_tokens: int, cache_salt: str | None) -> None:  # noqa: B027
-        """Make the blocks findable that the first `num_tokens` of `seq` fill."""
+        """Cache the blocks that the first `num_tokens` tokens of `seq` fill."""
 
     def forget_uncomputed(self, seq: Sequence) -> None:  # noqa: B027
-        """Take back what `cache_full_blocks` promised beyond the tokens really computed."""
+        """Uncache the blocks of `seq` that `cache_full_blocks` cached but that were never computed."""
 
     def reset_prefix_cache(self) -> None:  # noqa: B027
         """Forget every cached block."""

@@ -1,9 +1,9 @@
-"""PrefixCache: full blocks that can be found again by what they hold.
+"""PrefixCache: full blocks that can be found again by their contents.
 
-A block's hash covers its tokens and, through its parent's hash, all tokens before it. A hash is
-only a hint, though: two different prefixes may collide. So each entry also keeps what it really
-holds, and a hit is verified, along the whole chain, before it counts. To verify a chain in O(1) a
-block, each distinct prefix has a `prefix_id`: an entry names its parent's.
+A block's hash covers its tokens and, through its parent's hash, all tokens before it. But the hashes of
+two different prefixes may collide. So each entry also stores the tokens themselves, and a hit is verified
+along the whole chain before it counts. Verifying takes O(1) per block: each distinct prefix has a
+`prefix_id`, and an entry stores the `prefix_id` of its parent.
 
 See vLLM, `v1/core/block_pool.py` (`BlockHashToBlockMap`), which trusts its hashes instead.
 """
@@ -24,10 +24,10 @@ class PrefixBlock:
     """What one full block holds.
 
     Attributes:
-        block_hash: the hash under which it is looked up.
-        parent_id: the `prefix_id` of everything before this block.
+        block_hash: the hash by which the block is looked up.
+        parent_id: the `prefix_id` of all tokens before this block.
         token_ids: this block's tokens, exactly `block_size`.
-        extra_keys: what else must agree (a salt, an adapter), or `None`.
+        extra_keys: what must be equal in addition to the tokens (a salt, an adapter), or `None`.
     """
 
     block_hash: bytes
@@ -38,7 +38,7 @@ class PrefixBlock:
 
 @dataclass(frozen=True)
 class CachedBlock:
-    """A verified hit: the physical block, and the id of the prefix that ends with it."""
+    """A verified hit: the physical block, and the id of the prefix that ends with this block."""
 
     block_id: int
     prefix_id: int
@@ -47,8 +47,8 @@ class CachedBlock:
 class PrefixCache:
     """Maps the contents of full blocks to physical blocks.
 
-    Two blocks may hold the same prefix (two sequences that computed it at the same time). Both
-    are kept: block tables only ever grow, so neither sequence can swap its block for the other's.
+    Two blocks may hold the same prefix, if two sequences computed it at the same time. Both blocks are
+    kept: block tables only grow, so neither sequence can replace its block by the other's.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class PrefixCache:
         return None
 
     def insert(self, block_id: int, contents: PrefixBlock) -> CachedBlock:
-        """Make a full block findable. Equal prefixes get equal ids, whatever block holds them."""
+        """Make a full block findable. Blocks that hold the same prefix get the same prefix id."""
         twin = self.find(contents)
         if twin is not None:
             prefix_id = twin.prefix_id
@@ -82,7 +82,7 @@ class PrefixCache:
         return None if contents is None else self._by_hash[contents.block_hash][block_id]
 
     def evict(self, block_id: int) -> None:
-        """Forget a block: it is about to be overwritten."""
+        """Forget a block that is about to be overwritten."""
         contents = self._contents.pop(block_id)
         twins = self._by_hash[contents.block_hash]
         del twins[block_id]
@@ -97,12 +97,12 @@ class PrefixCache:
         """Compare the hashes with the contents.
 
         Raises:
-            InvariantError: a block is known by its hash alone, or by its contents alone.
+            InvariantError: a block has an entry by hash but no contents, or contents but no entry.
         """
         hashed = {block_id: key for key, twins in self._by_hash.items() for block_id in twins}
         known = {block_id: contents.block_hash for block_id, contents in self._contents.items()}
         if hashed != known:
-            raise InvariantError("the prefix cache knows blocks by their hash that it has no contents of")
+            raise InvariantError("the prefix cache's entries by hash do not match its stored contents")
 
     def __len__(self) -> int:
         return len(self._contents)

@@ -1,11 +1,11 @@
-"""Block hashes: what a full block holds, and all that came before it, in 16 or 32 bytes.
+"""Block hashes: 16 or 32 bytes that identify a full block's tokens and all tokens before them.
 
     block_hash = H((parent_hash, token_ids, extra_keys))
 
-The parent's hash carries the whole prefix along, so two blocks with the same tokens after
-different beginnings differ. The chain begins at `NONE_HASH`, the parent of first blocks.
+The parent's hash covers the whole prefix. So two blocks with the same tokens after different prefixes
+have different hashes. A sequence's first block has the parent hash `NONE_HASH`.
 
-Four algorithms, with vLLM's names and byte for byte its values:
+There are four algorithms. Their names and their hashes, byte for byte, are vLLM's:
 
 | name          | bytes that are hashed                 | hash     | digest   |
 |---------------|---------------------------------------|----------|----------|
@@ -14,11 +14,12 @@ Four algorithms, with vLLM's names and byte for byte its values:
 | `xxhash`      | pickle, highest protocol              | xxh3-128 | 16 bytes |
 | `xxhash_cbor` | canonical CBOR                        | xxh3-128 | 16 bytes |
 
-The two pickled ones are reproducible only among Python versions with the same highest protocol
-(5 from Python 3.8 to at least 3.14). To share hashes between programs, take `sha256_cbor`.
+The two that pickle give equal hashes only among Python versions with the same highest protocol (5 from
+Python 3.8 to at least 3.14). To share hashes between programs, use `sha256_cbor`.
 
-Pickle has a second catch: it writes an object that occurs twice as a reference, but two equal
-copies in full. The keys made here are interned, so that equal keys always give equal bytes.
+Pickle has a second catch. If one object occurs twice in a value, pickle writes a reference the second
+time. It writes two equal objects in full. The keys made here are interned, so that equal keys always give
+equal bytes.
 
 Sources: vLLM, `utils/hashing.py` and `v1/core/kv_cache_utils.py` (`hash_block_tokens`,
 `generate_block_hash_extra_keys`, `resolve_none_hash_seed`).
@@ -42,7 +43,7 @@ from minipaged.errors import ConfigError, PromptError
 
 ExtraKey = tuple[str, str] | tuple[str, str, str] | tuple[str, str, int]
 ExtraKeys = tuple[ExtraKey, ...]
-"""What else must agree for two blocks to be the same: an adapter, images, a salt."""
+"""What must be equal, in addition to the tokens, for two blocks to match: an adapter, images, a salt."""
 
 HashInput = tuple[bytes, tuple[int, ...], ExtraKeys | None] | str
 
@@ -50,7 +51,7 @@ DEFAULT_SEED = "vllm-none-hash"
 
 
 class HashFunction(Protocol):
-    """A digest of a block (parent hash, token ids, extra keys), or of the seed string."""
+    """Hashes a block, as (parent hash, token ids, extra keys), or the seed string."""
 
     def __call__(self, value: HashInput, /) -> bytes: ...
 
@@ -76,10 +77,10 @@ def xxhash_cbor(value: HashInput, /) -> bytes:
 
 
 def hash_function(algorithm: HashAlgorithm) -> HashFunction:
-    """The function of that name.
+    """The hash function of this name.
 
     Raises:
-        ConfigError: not one of the four names.
+        ConfigError: `algorithm` is not one of the four names.
     """
     match algorithm:
         case "sha256":
@@ -95,11 +96,11 @@ def hash_function(algorithm: HashAlgorithm) -> HashFunction:
 
 
 def none_hash(algorithm: HashAlgorithm, environ: Mapping[str, str] = os.environ) -> bytes:
-    """NONE_HASH = H(seed): what first blocks have for a parent.
+    """NONE_HASH = H(seed): the parent hash of first blocks.
 
-    The seed is `PYTHONHASHSEED` if that is set. Otherwise it is a fixed string for the two
-    cryptographic algorithms, so that processes agree, and 32 random bytes in hex for the other
-    two: for these, whoever knows the seed could make blocks that collide.
+    The seed is `PYTHONHASHSEED` if that is set. Otherwise it depends on the algorithm. The two
+    cryptographic ones use a fixed string, so that processes agree. The two xxhash ones use 32 random
+    bytes in hex: an attacker who knew the seed could make blocks that collide.
     """
     seed = environ.get("PYTHONHASHSEED")
     if seed is None:
@@ -113,11 +114,11 @@ def hash_block(
     """The hash of one full block.
 
     Args:
-        hash_fn: one of the four, or a function of the same shape.
-        parent_hash: the hash of the block before it, or NONE_HASH.
-        token_ids: the block's tokens, `[block_size]`; Python integers, since a NumPy integer of the
-            same value pickles differently.
-        extra_keys: from `extra_keys`; `None` when there are none, never an empty tuple.
+        hash_fn: one of the four hash functions, or another with the same signature.
+        parent_hash: the hash of the block before this one, or NONE_HASH.
+        token_ids: the block's tokens, `[block_size]`. They must be Python integers: a NumPy integer of
+            the same value pickles differently.
+        extra_keys: the result of `extra_keys`. An empty tuple is hashed as `None`.
     """
     return hash_fn((parent_hash, token_ids, extra_keys or None))
 
@@ -132,7 +133,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class MultiModalItem:
-    """An image or the like, standing in the prompt as `length` placeholder tokens from `offset` on."""
+    """An image or the like. In the prompt, `length` placeholder tokens from `offset` on stand for it."""
 
     identifier: str
     offset: int
@@ -147,17 +148,20 @@ def extra_keys(
     items: Sequence[MultiModalItem] = (),
     cache_salt: str | None = None,
 ) -> ExtraKeys | None:
-    """The extra keys of the block with the tokens `start` … `start + block_size - 1`.
+    """The extra keys of the block with the tokens `start` to `start + block_size - 1`.
 
-    In this order: `("lora", name, path)` in every block; `("mm", identifier, offset)` for each item
-    that reaches into the block, with its offset from the block's first token (negative when it began
-    before); `("cache_salt", salt)` in the first block alone, since the chain carries it on.
+    The keys come in this order:
+
+    - `("lora", name, path)` in every block.
+    - `("mm", identifier, offset)` for each item that overlaps the block. The offset counts from the
+      block's first token, and is negative if the item begins before the block.
+    - `("cache_salt", salt)` in the first block only: later hashes depend on it through their parents.
 
     Returns:
         The keys, or `None` if there are none.
 
     Raises:
-        PromptError: a salt or name that is empty or that UTF-8 cannot encode.
+        PromptError: a salt or name is empty, or UTF-8 cannot encode it.
     """
     keys: list[ExtraKey] = []
     if adapter is not None:
@@ -171,24 +175,22 @@ def extra_keys(
 
 
 def cache_salt_keys(cache_salt: str | None) -> ExtraKeys | None:
-    """The extra keys of a first block that has a salt and nothing else; `None` without a salt.
+    """The extra keys of a first block whose only extra key is a salt; `None` without a salt.
 
     Raises:
-        PromptError: a salt that is not a string, is empty, or that UTF-8 cannot encode.
+        PromptError: the salt is not a string, is empty, or cannot be encoded as UTF-8.
     """
     return None if cache_salt is None else (("cache_salt", _key_text("cache_salt", cache_salt)),)
 
 
 class PrefixHasher:
-    """One engine's block hashes: an algorithm, and the NONE_HASH that its chains begin with.
-
-    Each engine owns one; nothing is shared between engines.
+    """Computes the block hashes of one engine. Each engine has its own hasher.
 
     Args:
         algorithm: one of the four names.
-        environ: where `PYTHONHASHSEED` is looked up.
-        hash_fn: another hash function in the algorithm's place: one that always collides shows that
-            hits are verified. The seed is still the algorithm's.
+        environ: the variables in which `PYTHONHASHSEED` is looked up.
+        hash_fn: replaces the algorithm's hash function for blocks, but not for the seed. Tests pass one
+            that always collides, to show that hits are verified.
 
     Attributes:
         algorithm: as given.
@@ -209,7 +211,7 @@ class PrefixHasher:
     def hash_block(
         self, parent_hash: bytes | None, token_ids: tuple[int, ...], extra_keys: ExtraKeys | None = None
     ) -> bytes:
-        """The hash of one full block; `parent_hash=None` stands for a first block."""
+        """The hash of one full block. `parent_hash` is `None` for a sequence's first block."""
         parent = self.none_hash if parent_hash is None else parent_hash
         return hash_block(self._hash_fn, parent, token_ids, extra_keys)
 
@@ -229,7 +231,7 @@ def _key_text(what: str, text: str) -> str:
 
 
 def _interned(text: str) -> str:
-    """One object for each value, so that pickle's bytes depend on the value alone."""
+    """The interned string: one object for each value, so that pickle's bytes depend only on the value."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -1,9 +1,9 @@
 """The arithmetic of KV memory: bytes per token, blocks that fit, the longest request that fits.
 
-Pure Python, no torch: sizes must be answerable before anything heavy is imported.
+Pure Python without torch, so that a command can print sizes without a slow import.
 
-`num_blocks` counts the null block everywhere, as vLLM's `num_gpu_blocks` does. Block 0 holds no
-tokens, so a pool of N blocks serves requests with N − 1.
+`num_blocks` always includes the null block, as vLLM's `num_gpu_blocks` does. The null block (block 0)
+holds no tokens, so a pool of N blocks has N − 1 blocks for requests.
 
 Sources: PagedAttention paper, sections 1 and 3; vLLM, `v1/core/kv_cache_utils.py`.
 """
@@ -18,12 +18,12 @@ from minipaged.errors import ConfigError
 
 @dataclass(frozen=True)
 class KVShape:
-    """What decides how many bytes one token's keys and values take.
+    """The sizes from which the bytes of one token's keys and values follow.
 
     Attributes:
-        num_layers: decoder layers; each keeps keys and values of its own.
+        num_layers: decoder layers. Each keeps its own keys and values.
         num_kv_heads: key/value heads per layer (fewer than query heads under GQA, one under MQA).
-        head_dim: numbers in one head's key, and in its value.
+        head_dim: numbers in the key of one head. Its value has the same size.
         dtype_bytes: bytes per number: 2 for float16 and bfloat16, 4 for float32.
 
     Raises:
@@ -55,16 +55,16 @@ def bytes_per_block(shape: KVShape, block_size: int) -> int:
 
 
 def num_blocks_that_fit(memory_bytes: int, shape: KVShape, block_size: int) -> int:
-    """Whole blocks, the null block among them, that `memory_bytes` holds.
+    """How many whole blocks fit into `memory_bytes`, the null block included.
 
-    No memory, or less than none (when weights and activations took more than there was), is 0
-    blocks; `resolve_max_model_len` refuses such a pool.
+    `memory_bytes` is negative if weights and activations need more than the device has. Then no block
+    fits, and the result is 0; `resolve_max_model_len` refuses such a pool.
     """
     return max(0, memory_bytes) // bytes_per_block(shape, block_size)
 
 
 def max_model_len_that_fits(num_blocks: int, block_size: int) -> int:
-    """The longest request, prompt plus output in tokens, that has the pool to itself."""
+    """The longest request that fits if it has the pool to itself: prompt plus output, in tokens."""
     _at_least("block_size", block_size, 1)
     return max(0, num_blocks - 1) * block_size
 
@@ -81,10 +81,10 @@ def blocks_needed(num_tokens: int, block_size: int) -> int:
 
 
 def max_concurrency(num_blocks: int, block_size: int, max_model_len: int) -> float:
-    """How many requests of `max_model_len` tokens the pool holds, as a fraction.
+    """How many requests of `max_model_len` tokens the pool holds at once. Not rounded to an integer.
 
-    Pool blocks over the blocks that one such request needs. The null block counts, as in vLLM's
-    log line, so that the two programs report the same number.
+    This is the pool's blocks divided by the blocks that one such request needs. The null block counts,
+    as in vLLM's log line, so that both programs report the same number.
     """
     _at_least("max_model_len", max_model_len, 1)
     return num_blocks / blocks_needed(max_model_len, block_size)
@@ -109,8 +109,8 @@ def resolve_max_model_len(
     """The `max_model_len` that an engine with this pool serves.
 
     Args:
-        requested: a length in tokens; `None` for the model's own; `"auto"` or `-1` for the longest
-            that fits, up to the model's own.
+        requested: a length in tokens. `None` means the model's maximum; `"auto"` or `-1` means the
+            longest that fits, up to the model's maximum.
         model_max: the longest sequence that the model was trained for, in tokens.
         num_blocks: blocks in the pool, the null block included.
         block_size: tokens per block.
@@ -138,15 +138,15 @@ def resolve_max_model_len(
 def resolve_max_model_len_of_regions(
     requested: int | Literal["auto"] | None, model_max: int, largest_region: int
 ) -> int:
-    """The same for a contiguous cache, in which a request must fit into one region.
+    """`resolve_max_model_len` for a contiguous cache, where a request must fit into one region.
 
     Args:
-        requested: as above.
-        model_max: as above.
+        requested: as in `resolve_max_model_len`.
+        model_max: as in `resolve_max_model_len`.
         largest_region: the most slots that a region can have.
 
     Raises:
-        ConfigError: as above.
+        ConfigError: the length is above the model's, or no region of that length fits.
     """
     wanted, name = _wanted_length(requested, model_max, largest_region)
     if largest_region < 1:
@@ -161,7 +161,7 @@ def resolve_max_model_len_of_regions(
 
 
 def _wanted_length(requested: int | Literal["auto"] | None, model_max: int, fits: int) -> tuple[int, str]:
-    """The `max_model_len` that is asked for, and how to call it in a message."""
+    """The requested `max_model_len`, and a name for it in error messages."""
     _at_least("model_max", model_max, 1)
     if requested == "auto" or requested == -1:
         return min(fits, model_max), "max_model_len='auto'"

@@ -1,12 +1,12 @@
-"""Swapping: the blocks of a preempted request go to CPU memory, and come back.
+"""Swapping: the blocks of a preempted request are copied to CPU memory, and back when it resumes.
 
-The alternative to recomputation (paper, section 4.5). What was shared within the request is saved
-once and shared again afterwards. A block that other requests hold too is saved as well: nobody
-knows whether it will still be there.
+This is the alternative to recomputation (paper, section 4.5). A block that sequences of the request share
+is saved once, and they share it again afterwards. A block that other requests hold is saved too, since it
+may be gone when the request resumes.
 
-CPU blocks are numbers, like the others, from 0; each belongs to one request, so that they need no
-reference counts. As everywhere, the numbers are moved when a step is planned, and the contents when
-it is executed: outs first, then ins, then the block copies, then the step's own writes.
+A CPU block is a number from 0 on. It belongs to one request, so it needs no reference count. Block ids
+change hands when a step is planned; contents are copied when it is executed. The order of execution is:
+swaps out, swaps in, block copies, the step's own writes.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from minipaged.request import Sequence as TokenSequence
 
 @dataclass(frozen=True)
 class BlockSwap:
-    """The contents of one block, in all layers, between the pool and CPU memory."""
+    """One copy between a block of the pool and a CPU block, in all layers."""
 
     block: int
     cpu_block: int
 
 
 class SwapSpace:
-    """Gives requests CPU blocks for their blocks, and blocks for their CPU blocks.
+    """Exchanges the blocks of requests for CPU blocks, and back.
 
     Args:
-        pool: the blocks.
-        num_cpu_blocks: CPU blocks. As many as the pool has are always enough.
+        pool: the block pool.
+        num_cpu_blocks: how many CPU blocks there are. The number of blocks in the pool is always enough.
         block_size: tokens per block.
     """
 
@@ -50,7 +50,7 @@ class SwapSpace:
 
     @property
     def num_free(self) -> int:
-        """CPU blocks that are free."""
+        """The number of free CPU blocks."""
         return len(self._free)
 
     def swap_out(self, request: Request, moved_from: Mapping[int, int]) -> list[BlockSwap] | None:
@@ -58,16 +58,16 @@ class SwapSpace:
 
         Args:
             request: all of its sequences are swapped out together.
-            moved_from: where the contents of a block really are: the targets of copies that were
-                planned for this request and are not done, with their sources.
+            moved_from: target to source of each block copy that is planned for this request but not done
+                yet. The contents of such a target are still in its source.
 
         Returns:
-            What to copy; `None`, with nothing changed, if there are too few CPU blocks, or if it was
-            preempted before and some of its sequences are still to be computed again.
+            The copies to do. `None` if there are too few CPU blocks, or if the request was preempted
+            before and some of its sequences are not computed again yet; then nothing has changed.
         """
         if any(seq.num_computed_tokens == 0 for seq in request.unfinished):
-            # The sequences that are there already may be beams that wait for the others. Brought back
-            # alone, they would leave nothing to compute.
+            # The computed sequences may be beams that wait for the ones that are not computed yet. If
+            # only they were swapped in again, the request would have nothing to compute.
             return None
         saved: dict[int, int] = {}  # block -> CPU block
         for seq in request.sequences:
@@ -87,8 +87,11 @@ class SwapSpace:
         return [BlockSwap(moved_from.get(block, block), cpu_block) for block, cpu_block in saved.items()]
 
     def can_swap_in(self, request: Request) -> bool:
-        """Whether there is room for what was saved, and for all tokens that are not computed yet, so
-        that the request can go on at once and is not swapped out again for its own sake."""
+        """Whether the free blocks are enough for all tokens of a request that was swapped out.
+
+        That means its saved blocks, and the blocks for its tokens that are not computed yet. With fewer,
+        the request could not continue, and would be swapped out again.
+        """
         restored = [seq for seq in request.unfinished if seq.cpu_block_table]
         wanted = len(self._cpu_blocks(request))
         writers: Counter[int] = Counter()
@@ -99,15 +102,17 @@ class SwapSpace:
                 writers[seq.cpu_block_table[written]] += 1
         holders = Counter(block for seq in restored for block in seq.cpu_block_table)
         for block, count in writers.items():
-            # Copy on write: the last holder writes in place.
+            # Copy on write: the last sequence that holds a block writes in place.
             wanted += count if holders[block] > count else count - 1
         return wanted <= self._pool.num_free
 
     def swap_in(self, request: Request) -> list[BlockSwap]:
-        """Exchange a request's CPU blocks for blocks, which it shares among its sequences as before.
+        """Exchange a request's CPU blocks for blocks of the pool. Its sequences share them as before.
+
+        Call it only if `can_swap_in` is true.
 
         Returns:
-            What to copy. `can_swap_in` has said that there is room.
+            The copies to do.
         """
         restored: dict[int, int] = {}  # CPU block -> block
         for seq in request.sequences:
@@ -121,7 +126,7 @@ class SwapSpace:
         return [BlockSwap(block, cpu_block) for cpu_block, block in restored.items()]
 
     def discard(self, request: Request) -> None:
-        """Give up a request's CPU blocks."""
+        """Free a request's CPU blocks."""
         self._free += sorted(self._cpu_blocks(request), reverse=True)
         for seq in request.sequences:
             seq.cpu_block_table = []
@@ -130,7 +135,7 @@ class SwapSpace:
         """Compare the CPU blocks with the tables that name them.
 
         Raises:
-            InvariantError: a CPU block is in two requests, or neither free nor in use.
+            InvariantError: a CPU block is used by two requests, or is neither free nor used.
         """
         used = [block for request in requests for block in self._cpu_blocks(request)]
         if sorted([*used, *self._free]) != list(range(self.num_cpu_blocks)):
@@ -145,11 +150,11 @@ class SwapSpace:
 
 
 class SwapCache:
-    """The CPU memory behind the CPU blocks.
+    """The tensor that holds the contents of the CPU blocks.
 
     Args:
         cache: the KV cache to copy from and to.
-        num_cpu_blocks: room for that many blocks, `[num_layers, 2, num_cpu_blocks, ...]`.
+        num_cpu_blocks: the number of CPU blocks; `data` is `[num_layers, 2, num_cpu_blocks, ...]`.
     """
 
     def __init__(self, cache: KVCache, num_cpu_blocks: int) -> None:
@@ -162,19 +167,19 @@ class SwapCache:
         )
 
     def copy_out(self, swaps: Sequence[BlockSwap]) -> None:
-        """Save blocks, all of them and all layers in one go."""
+        """Copy blocks to CPU memory, all at once and in all layers."""
         if swaps:
             blocks, cpu_blocks = self._indices(swaps)
             self.data.index_copy_(2, cpu_blocks, self._cache.data.index_select(2, blocks).cpu())
 
     def copy_in(self, swaps: Sequence[BlockSwap]) -> None:
-        """Bring blocks back, likewise."""
+        """Copy blocks back from CPU memory, all at once and in all layers."""
         if swaps:
             blocks, cpu_blocks = self._indices(swaps)
             saved = self.data.index_select(2, cpu_blocks).to(self._cache.data.device)
             self._cache.data.index_copy_(2, blocks, saved)
 
     def _indices(self, swaps: Sequence[BlockSwap]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Blocks on the cache's device, CPU blocks on the CPU: int64 `[N]` each."""
+        """The block ids, on the cache's device, and the CPU block ids, on the CPU: int64 `[N]` each."""
         blocks = torch.tensor([swap.block for swap in swaps], device=self._cache.data.device)
         return blocks, torch.tensor([swap.cpu_block for swap in swaps])

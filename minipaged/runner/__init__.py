@@ -1,7 +1,7 @@
-"""The runner: one step's tensors, the forward pass, the samples.
+"""The runner: the tensors of a step, the forward pass, sampling.
 
-To read in this order: `model_runner` (prepare, forward, sample), `step_batch` (what goes into a step),
-`prompt_logprobs`. Decode steps can be recorded once and replayed: `decode_steps` says what the runner asks
-of such a recording and which one an engine has, `decode_graphs` and `capture` are CUDA's,
-`decode_inputs` what a recorded step reads.
+Read the modules in this order: `model_runner` (prepare, forward, sample), `step_batch` (the input of a step),
+`prompt_logprobs` (log-probabilities of prompt tokens). Decode steps can be recorded once and replayed:
+`decode_steps` (the interface of a recording, and which one an engine uses), `decode_graphs` and `capture`
+(recording with CUDA graphs), `decode_inputs` (the tensors that a recorded step reads).
 """

@@ -1,4 +1,4 @@
-"""Capture: records what a function launches, to be launched again. The one place that needs CUDA."""
+"""Capture: records the kernels that a function launches, to replay them later. Only this file needs CUDA."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from typing import Protocol
 import torch
 
 Replay = Callable[[], None]
-"""Does again what was captured: the same kernels, on the same addresses, whatever is there by now."""
+"""Launches the captured kernels again, on the same addresses. They read the values that are there now."""
 
 
 class Capture(Protocol):
     """The seam of `CudaGraphCapture`."""
 
     def __call__(self, run: Callable[[], None]) -> Replay:
-        """Call `run`, and return what does the same again.
+        """Call `run`, and return a function that repeats it.
 
         Args:
-            run: reads and writes tensors that stay where they are; its launches depend on nothing but
-                their shapes.
+            run: reads and writes tensors whose addresses stay the same. The kernels that it launches
+                depend only on the shapes of these tensors.
         """
         ...
 
 
 def rerun(run: Callable[[], None]) -> Replay:
-    """A `Capture` for machines without CUDA: to replay is to call the function again. It shows all that
-    a graph would show, but for the time."""
+    """A `Capture` for machines without CUDA. A replay calls the function again.
+
+    The results are those of a graph, but nothing becomes faster.
+    """
     run()
     return run
 
 
 class CudaGraphCapture:
-    """Captures CUDA graphs that share one memory pool, since only one of them runs at a time.
+    """Captures CUDA graphs. They share one memory pool, since only one of them runs at a time.
 
-    The largest should come first, so that the others find its memory and take no more.
+    Capture the largest graph first. The smaller ones then reuse its memory and allocate none.
 
     Args:
         device: a CUDA device.
@@ -46,8 +48,8 @@ class CudaGraphCapture:
 
     def __call__(self, run: Callable[[], None]) -> Replay:
         with torch.cuda.device(self._device):
-            # Once outside: kernels are compiled and workspaces allocated at their first use, which a
-            # capture does not allow. On another stream, as CUDA wants it.
+            # Run once before the capture: at their first use, kernels are compiled and workspaces
+            # allocated, which a capture does not allow. CUDA wants this run on another stream.
             current, side = torch.cuda.current_stream(), torch.cuda.Stream()
             side.wait_stream(current)
             with torch.cuda.stream(side):

@@ -1,8 +1,9 @@
 """DecodeGraphs: decode steps that are captured when the engine starts, and replayed from then on.
 
-As in vLLM (vllm/v1/worker/gpu/cudagraph_utils.py, `ModelCudaGraphManager`), for pure decode steps
-alone: one token for each sequence, so that only the number of sequences matters for what is launched.
-That number is rounded up to a bucket, and the rows behind are padding. Any other step runs eagerly.
+Only pure decode steps are captured: those with one token for each sequence. Their kernel launches depend only
+on the number of sequences. That number is rounded up to a bucket, and the additional rows are padding. Any
+other step runs eagerly. See vLLM, `v1/worker/gpu/cudagraph_utils.py`
+(`ModelCudaGraphManager`).
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from minipaged.runner.step_batch import StepBatch
 from minipaged.transfer import IntArray, to_device
 
 LARGEST_BUCKET = 512
-"""With more sequences each kernel has more to do, and its launch matters less."""
+"""The most sequences of a captured step. In larger steps the time of a launch matters little."""
 STEP = 16
-"""From here on a bucket every 16: no more than 15 rows of a step are padding."""
+"""Above 8, buckets are multiples of this number, so at most 15 rows of a step are padding."""
 
 
 def decode_buckets(max_num_seqs: int) -> tuple[int, ...]:
-    """1, 2, 4, 8, then each multiple of 16, up to `max_num_seqs`, which is one too.
+    """The sizes of captured steps: 1, 2, 4, 8, the multiples of 16 up to `max_num_seqs`, and that number.
 
     >>> decode_buckets(40)
     (1, 2, 4, 8, 16, 32, 40)
 
     Args:
-        max_num_seqs: most sequences in one step, at least 1.
+        max_num_seqs: the most sequences in one step, at least 1. Above 512, it counts as 512.
 
     Returns:
-        In ascending order; none is above 512.
+        The sizes, in ascending order.
     """
     largest = min(max_num_seqs, LARGEST_BUCKET)
     sizes = {size for size in (1, 2, 4, 8, *range(STEP, largest, STEP)) if size < largest}
@@ -44,14 +45,14 @@ def decode_buckets(max_num_seqs: int) -> tuple[int, ...]:
 
 
 class DecodeGraphs:
-    """The captured steps of one engine. Making it captures them, the largest first.
+    """The captured decode steps of one engine. The constructor captures them, the largest first.
 
     Args:
         decoder: the model.
-        layout: where its keys and values are.
-        max_num_seqs: most sequences in one step.
-        max_model_len: tokens of the longest sequence.
-        capture: what records a step.
+        layout: writes and reads its keys and values.
+        max_num_seqs: the most sequences in one step.
+        max_model_len: the length of the longest sequence, in tokens.
+        capture: records a step.
     """
 
     @torch.inference_mode()
@@ -78,14 +79,14 @@ class DecodeGraphs:
         self._replays = {bucket: self._captured(bucket, capture) for bucket in reversed(self.buckets)}
 
     def bucket_of(self, batch: StepBatch) -> int | None:
-        """The rows that a step is padded to."""
+        """The number of rows to which a step is padded; `None` if it must run eagerly."""
         num_rows = len(batch.items)
         if len(batch.token_ids) != num_rows or num_rows > self.buckets[-1]:
             return None  # not one token for each sequence, or too many
         return self.buckets[bisect_left(self.buckets, num_rows)]
 
     def run(self, batch: StepBatch, bucket: int, rows: IntArray) -> tuple[Tensor, Tensor]:
-        """Compute a step by a captured one; see `DecodeSteps`."""
+        """Compute a step by replaying a captured one; see `DecodeSteps.run`."""
         arrays = arrays_of(batch, self._layout.locate(batch))
         *step, rows_there = to_device([*pad_rows(arrays, bucket), rows], self._device)
         self._inputs.first(bucket).fill(step)

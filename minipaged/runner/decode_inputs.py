@@ -1,4 +1,4 @@
-"""DecodeInputs: what a recorded decode step reads, on a GPU or a CPU, always at the same addresses."""
+"""DecodeInputs: the tensors that a recorded decode step reads, always at the same addresses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minipaged.runner.step_batch import StepBatch
 from minipaged.transfer import IntArray
 
 NO_SLOT = -1
-"""The slot of a padding row: its key and value are not stored."""
+"""The slot of a padding row. Its key and value are not stored."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class DecodeInputs:
 
     @classmethod
     def of_padding(cls, num_rows: int, max_blocks: int, device: torch.device) -> DecodeInputs:
-        """Rows that store nothing and attend to nothing.
+        """Inputs of padding rows only: these store nothing and attend to nothing.
 
         Args:
             num_rows: B.
-            max_blocks: M, the blocks of the longest sequence.
-            device: where they are to be.
+            max_blocks: M, the number of blocks of the longest sequence.
+            device: the device of the tensors.
         """
         return cls(
             token_ids=torch.zeros(num_rows, dtype=torch.int64, device=device),
@@ -55,15 +55,20 @@ class DecodeInputs:
         )
 
     def first(self, num_rows: int) -> DecodeInputs:
-        """Views of the first rows."""
+        """Views of the first `num_rows` rows."""
         return DecodeInputs(*(getattr(self, field.name)[:num_rows] for field in fields(self)))
 
     def fill(self, step: Sequence[Tensor]) -> None:
-        """Copy a step's tensors, one for each field, into these. Columns of `block_tables` beyond the
-        step's keep what they had: no sequence of the step is long enough to read them.
+        """Copy the tensors of a step into these.
+
+        A step's block tables may have fewer columns. The remaining columns keep their old values, because
+        no sequence of the step is long enough to read them.
+
+        Args:
+            step: one tensor for each field, in the order of the fields.
 
         Raises:
-            ValueError: a tensor of another shape or dtype; `copy_` would repeat and round its numbers.
+            ValueError: a tensor has another shape or dtype. `copy_` would broadcast or convert it.
         """
         kept = [getattr(self, field.name) for field in fields(self)]
         kept[-1] = kept[-1][:, : step[-1].shape[1]]
@@ -75,14 +80,14 @@ class DecodeInputs:
             ours.copy_(theirs)
 
     def metadata(self, longest: int) -> AttentionMetadata:
-        """The step's layout as attention is told of it when it is captured.
+        """The metadata with which attention is captured.
 
-        What depends on the lengths of sequences (`split_rule`) is fixed then, and has to do for all
-        steps. So it is chosen for sequences of the greatest length; those of a shorter one leave some
-        programs nothing to do.
+        The Triton kernels choose their number of programs from the lengths of the sequences
+        (`triton_kernels/split_rule.py`). A capture fixes that number for all later steps. So all sequences
+        get the greatest length here. In a step with shorter sequences, some programs have nothing to do.
 
         Args:
-            longest: tokens of the longest sequence that there can be.
+            longest: the length of the longest possible sequence, in tokens.
         """
         num_rows = len(self.seq_lens)
         starts = tuple(range(num_rows + 1))
@@ -109,11 +114,11 @@ def arrays_of(batch: StepBatch, located: Located) -> tuple[IntArray, ...]:
 
 
 def pad_rows(arrays: Sequence[IntArray], num_rows: int) -> list[IntArray]:
-    """A step's arrays, one for each field of `DecodeInputs`, with rows of padding behind.
+    """A step's arrays, with padding rows after their own.
 
     Args:
-        arrays: each of n rows.
-        num_rows: at least n.
+        arrays: one array of n rows for each field of `DecodeInputs`.
+        num_rows: the number of rows in each result; at least n.
     """
     fillers = (0, 0, NO_SLOT, 0, NULL_BLOCK)
     padded: list[IntArray] = []

@@ -1,4 +1,4 @@
-"""DecodeSteps: what computes decode steps in the place of the eager way, and which one an engine has."""
+"""DecodeSteps: the interface of recorded decode steps, and the choice of one for an engine."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from minipaged.transfer import IntArray
 
 
 class DecodeSteps(Protocol):
-    """What the runner asks first."""
+    """Computes decode steps instead of the decoder. The runner asks it first."""
 
     def bucket_of(self, batch: StepBatch) -> int | None:
-        """The rows that a step is computed with; `None` if it has to be computed eagerly."""
+        """The number of rows with which a step is computed; `None` if it must be computed eagerly."""
         ...
 
     def run(self, batch: StepBatch, bucket: int, rows: IntArray) -> tuple[Tensor, Tensor]:
@@ -32,13 +32,13 @@ class DecodeSteps(Protocol):
 
         Args:
             batch: a decode step.
-            bucket: its `bucket_of`.
-            rows: int64 `[R]`, which rows of the result the caller will read. They travel to the device with
-                the inputs.
+            bucket: the result of `bucket_of` for this step.
+            rows: int64 `[R]`, which rows of the result the caller will read. They are sent to the device
+                together with the inputs.
 
         Returns:
-            The hidden states `[bucket, hidden]`, in memory that the next step may use again, the first
-            rows those of the batch; and `rows`.
+            The hidden states `[bucket, hidden]`, of which the first rows are those of the batch, and `rows`
+            on the device. The next step may overwrite the hidden states.
         """
         ...
 
@@ -46,7 +46,7 @@ class DecodeSteps(Protocol):
 def make_decode_steps(
     config: EngineConfig, decoder: Decoder, layout: AttentionLayout, *, max_model_len: int
 ) -> DecodeSteps | None:
-    """What an engine with these settings has; `None` if all its steps are eager."""
+    """The `DecodeSteps` of an engine with these settings; `None` if all its steps are eager."""
     if not isinstance(layout, PagedLayout):
         return None
     capture = make_capture(config, decoder)
@@ -60,8 +60,11 @@ def make_decode_steps(
 
 
 def make_capture(config: EngineConfig, decoder: Decoder) -> Capture | None:
-    """What captures decode steps, where that is possible: on a CUDA device, with the kernels of Triton,
-    which launch the same for all steps of a size."""
+    """The `Capture` of an engine with these settings; `None` if decode steps cannot be captured.
+
+    They can be captured on a CUDA device with the Triton kernels, whose launches are the same for all steps
+    of one size.
+    """
     if not _may_be_recorded(config) or resolve_backend(config.attention_backend, decoder.device) != "triton":
         return None
     capture = (config.parts or Parts()).capture
@@ -71,8 +74,11 @@ def make_capture(config: EngineConfig, decoder: Decoder) -> Capture | None:
 
 
 def _may_be_written_down(config: EngineConfig, decoder: Decoder) -> bool:
-    """Whether a step takes the CPU's loops. What a reader's parts give for block tables and slots may have
-    any shape: it goes where its mistakes show, to an eager step."""
+    """Whether decode steps may run in the recorded CPU loops.
+
+    A reader's functions for block tables and slots may return wrong shapes. An eager step reports such
+    mistakes clearly, so these functions run only in eager steps.
+    """
     parts = config.parts or Parts()
     ours = parts.slot_mapping is slot_mapping and parts.pad_block_tables is pad_block_tables
     return (
@@ -83,7 +89,7 @@ def _may_be_written_down(config: EngineConfig, decoder: Decoder) -> bool:
 
 
 def _may_be_recorded(config: EngineConfig) -> bool:
-    """A reader's attention may do anything in each step."""
+    """Whether decode steps may be recorded. A reader's attention is not: each step may do something else."""
     parts = config.parts or Parts()
     ours = parts.attention is None and parts.write_kv is None
     return ours and config.kv_layout == "paged" and not config.enforce_eager

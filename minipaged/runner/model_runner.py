@@ -1,4 +1,4 @@
-"""ModelRunner: one step's tensors, the forward pass, the samples."""
+"""ModelRunner: the tensors of a step, the forward pass, sampling."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from minipaged.transfer import queued_together, to_device
 
 @dataclass(frozen=True)
 class SequenceResult:
-    """What a step found out about one scheduled sequence.
+    """The result of a step for one scheduled sequence.
 
     Attributes:
-        item: what was scheduled.
-        sampled_tokens: none in the middle of a prompt, `n` where a prompt ends, else one. None for a
-            beam.
-        candidates: of a beam that is computed to its end, the likeliest next tokens; else `None`.
-        prompt_logprobs: for the prompt tokens that follow those computed in this step, if asked for.
+        item: the scheduled sequence.
+        sampled_tokens: empty in the middle of a prompt, `n` tokens at the end of a prompt, otherwise one
+            token. Always empty for a beam.
+        candidates: the likeliest next tokens of a beam that this step computed to its end; otherwise
+            `None`.
+        prompt_logprobs: if asked for: for each prompt position that this step computed, the
+            log-probability of the prompt token after it.
     """
 
     item: ScheduledSequence
@@ -41,15 +43,15 @@ class SequenceResult:
 
 
 class ModelRunner:
-    """Runs the model over what the scheduler planned.
+    """Runs the model on the steps that the scheduler plans.
 
     Args:
         decoder: the model.
-        cache: the KV cache's tensors.
-        layout: how keys and values are kept and read.
-        eos_token_ids: what ends an output.
-        swap_cache: the CPU memory for swapped blocks, if there is any.
-        decode_steps: what computes decode steps in the place of the decoder, if there is something.
+        cache: the KV cache.
+        layout: stores keys and values, and computes attention over them.
+        eos_token_ids: the tokens that end an output.
+        swap_cache: the CPU memory for swapped blocks, if the engine swaps.
+        decode_steps: computes decode steps faster than the decoder does, if the engine has such a way.
     """
 
     def __init__(
@@ -72,10 +74,10 @@ class ModelRunner:
 
     @torch.inference_mode()
     def execute(self, plan: SchedulerOutput) -> list[SequenceResult]:
-        """Move the blocks that a plan moves, compute its tokens, and sample.
+        """Execute a plan: swap and copy blocks, compute the tokens, and sample.
 
         Args:
-            plan: at least one sequence is scheduled.
+            plan: a plan with at least one scheduled sequence.
         """
         self._move_blocks(plan)
         batch, rows = self._prepare(plan)
@@ -89,13 +91,16 @@ class ModelRunner:
         self._cache.copy_blocks([copy for item in plan.scheduled for copy in item.copies])
 
     def _prepare(self, plan: SchedulerOutput) -> tuple[StepBatch, LogitsRows]:
-        """What goes into the forward pass, and which rows of its result are wanted. All on the host."""
+        """The input of the forward pass, and the rows of its result that are needed. All on the host."""
         batch = build_step_batch(plan.scheduled, from_start=not self._layout.keeps_kv)
         return batch, find_logits_rows(batch, self._eos_token_ids)
 
     def _forward(self, batch: StepBatch, rows: LogitsRows) -> tuple[Tensor, Tensor]:
-        """The hidden states of a step's tokens `[T or more, hidden]`, and `rows.last` on the device. All
-        that the step needs there travels in one copy."""
+        """Run the decoder. All inputs of the step are sent to the device in one copy.
+
+        Returns:
+            The hidden states of the step's tokens, `[T or more, hidden]`, and `rows.last` on the device.
+        """
         steps = self._decode_steps
         bucket = None if steps is None else steps.bucket_of(batch)
         if steps is not None and bucket is not None:
@@ -107,8 +112,10 @@ class ModelRunner:
     def _sample(
         self, batch: StepBatch, rows: LogitsRows, hidden: Tensor, last: Tensor
     ) -> list[SequenceResult]:
-        """Sampled tokens, candidates of beams and prompt log-probabilities. The device computes all of
-        them before the host waits for it, once."""
+        """Sampled tokens, candidates of beams and prompt log-probabilities.
+
+        All of them are queued on the device first, so that the host waits for it only once.
+        """
         logits = self._decoder.logits(hidden[last])  # [R + B, vocab]
         num_sampled = len(rows.sampling_rows)
         nothing = queued_together([], self._device)

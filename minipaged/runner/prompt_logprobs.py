@@ -1,6 +1,6 @@
 """Log-probabilities of prompt tokens, for the requests that ask for them.
 
-Token p + 1 is predicted by position p, so a step that computes positions `start` to `end - 1` tells the
+Position p predicts token p + 1. So a step that computes positions `start` to `end - 1` gives the
 log-probabilities of prompt tokens `start + 1` to `end`.
 """
 
@@ -18,18 +18,19 @@ from minipaged.sampling.logprobs import TokenLogprobs
 from minipaged.transfer import Queued, queued_together
 
 ROWS_AT_ONCE = 128
-"""Rows of logits that are in memory at once: those of a long prompt would take more than the model."""
+"""How many rows of logits are computed at once. All rows of a long prompt could need more memory than the
+model."""
 
 
 @dataclass(frozen=True)
 class PromptPositions:
-    """Positions of one prompt that a step computes, and that predict a prompt token.
+    """Consecutive positions of one prompt that a step computes, and that predict a prompt token each.
 
     Attributes:
-        index: which of the step's sequences it is.
-        rows: their rows in the step.
-        following: int64 `[rows]`, the prompt tokens that follow them.
-        num_top: how many of the likeliest tokens to report beside each.
+        index: the index of the prompt's sequence in the step.
+        rows: the rows of these positions in the step.
+        following: int64 `[rows]`, the prompt tokens that they predict.
+        num_top: how many of the likeliest tokens to report for each position.
     """
 
     index: int
@@ -39,7 +40,7 @@ class PromptPositions:
 
 
 def find_prompt_positions(batch: StepBatch) -> list[PromptPositions]:
-    """Those of a step, at most `ROWS_AT_ONCE` in each entry."""
+    """The positions of a step whose log-probabilities are asked for, at most `ROWS_AT_ONCE` per entry."""
     found: list[PromptPositions] = []
     for index, item in enumerate(batch.items):
         num_top = item.request.params.prompt_logprobs
@@ -60,12 +61,15 @@ def find_prompt_positions(batch: StepBatch) -> list[PromptPositions]:
 def queue_all_prompt_logprobs(
     decoder: Decoder, hidden: Tensor, positions: list[PromptPositions]
 ) -> Queued[list[list[TokenLogprobs]]]:
-    """One list for each entry of `positions`, one element for each of its rows.
+    """Queue the log-probabilities of prompt tokens.
 
     Args:
         decoder: computes the logits.
         hidden: `[T or more, hidden]`, the step's hidden states.
-        positions: see `find_prompt_positions`.
+        positions: the result of `find_prompt_positions`.
+
+    Returns:
+        One list for each entry of `positions`, with one element for each of its rows.
     """
     pieces = [
         queue_prompt_logprobs(decoder.logits(hidden[each.rows]), each.following, each.num_top)

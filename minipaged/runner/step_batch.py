@@ -1,8 +1,9 @@
 """StepBatch: the tokens of one step, one sequence after the other, without padding. On the host.
 
-And `LogitsRows`: the few of them whose logits are computed. A sequence that reaches its end in this step
-samples its next token. Where a prompt ends, all samples of the request begin, so its last token's logits
-are read once for each of them. A beam draws nothing: its logits give the search the likeliest next tokens.
+`LogitsRows` says which of these tokens need logits. A sequence that reaches its end in this step samples its
+next token. At the end of a prompt all samples of the request begin, so the logits of the prompt's last token
+are used once for each sample. A beam samples nothing: its logits give the beam search the likeliest next
+tokens.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class StepBatch:
         items: the S scheduled sequences, in the order of their tokens: decodes first.
         token_ids: int64 `[T]`.
         positions: int64 `[T]`, each token's position in its own sequence.
-        spans: for each sequence, the first position computed, and one past the last.
-        query_start_loc: int32 `[S + 1]`, begins with 0 and ends with T: the tokens of sequence s are rows
+        spans: for each sequence, the first position to compute, and one past the last.
+        query_start_loc: int32 `[S + 1]`, begins with 0 and ends with T. The tokens of sequence s are rows
             `query_start_loc[s] : query_start_loc[s + 1]`.
     """
 
@@ -48,17 +49,17 @@ class StepBatch:
 
     @cached_property
     def rows(self) -> list[slice]:
-        """The rows of each sequence."""
+        """The rows of each sequence, as slices."""
         return [slice(*each) for each in pairwise(self.query_start_loc.tolist())]
 
 
 def build_step_batch(scheduled: Sequence[ScheduledSequence], *, from_start: bool = False) -> StepBatch:
-    """Lay a step's sequences one after the other.
+    """Put the tokens of a step's sequences one after the other.
 
     Args:
-        scheduled: what the step computes.
-        from_start: compute each sequence from its first token on, also those that were computed before.
-            For an engine that keeps no keys and values.
+        scheduled: the sequences that the step computes.
+        from_start: whether to compute each sequence from its first token, even if that was computed
+            before. An engine that keeps no keys and values needs this.
     """
     items = sorted(scheduled, key=lambda item: item.num_tokens > 1)  # stable: decodes first
     spans = [
@@ -81,13 +82,13 @@ def build_step_batch(scheduled: Sequence[ScheduledSequence], *, from_start: bool
 
 @dataclass(frozen=True)
 class LogitsRows:
-    """R rows to sample from, then B rows of beams.
+    """The rows of logits that a step needs: R rows to sample from, then B rows of beams.
 
     Attributes:
-        sequences: for each row, which of the step's sequences it follows.
-        last: int64 `[R + B]`, for each row, that sequence's last token among the step's tokens.
-        sampling_rows: how the first R are sampled.
-        num_candidates: how many next tokens each of the B beams wants.
+        sequences: for each row, the index of its sequence in the step.
+        last: int64 `[R + B]`, for each row, the index of its sequence's last token in the step.
+        sampling_rows: how the first R rows are sampled.
+        num_candidates: how many next tokens each of the B beams needs.
     """
 
     sequences: list[int]
@@ -97,11 +98,11 @@ class LogitsRows:
 
 
 def find_logits_rows(batch: StepBatch, eos_token_ids: Sequence[int]) -> LogitsRows:
-    """The rows that a step needs.
+    """The rows of logits that a step needs.
 
     Args:
         batch: the step.
-        eos_token_ids: what may not be sampled before `min_tokens`.
+        eos_token_ids: the tokens that must not be sampled before `min_tokens`.
     """
     sampled: list[int] = []
     rows: list[SamplingRow] = []
@@ -126,7 +127,7 @@ def find_logits_rows(batch: StepBatch, eos_token_ids: Sequence[int]) -> LogitsRo
 
 def _sampling_rows(item: ScheduledSequence, eos_token_ids: Sequence[int]) -> list[SamplingRow]:
     request, seq = item.request, item.seq
-    # Before the samples fork there is one sequence, which samples for all of them.
+    # Before the samples fork there is one sequence. It samples the first token of each of them.
     indices = [seq.index] if request.has_forked else range(request.params.n)
     return [_sampling_row(request, seq, index, eos_token_ids) for index in indices]
 
@@ -138,7 +139,7 @@ def _sampling_row(
     banned: tuple[int, ...] = ()
     if seq.num_output_tokens < params.min_tokens:
         banned = (*eos_token_ids, *params.stop_ids)
-    number = 0.0  # greedy sampling draws none
+    number = 0.0  # greedy sampling needs no random number
     if not params.greedy:
         number = uniform(request.sampling_seed, sample_index, seq.num_output_tokens)
     return SamplingRow(

@@ -1,6 +1,6 @@
-"""BeamSearchParams: what one beam search asks for, checked when it is made.
+"""BeamSearchParams: the parameters of one beam search, checked by the constructor.
 
-Names follow vLLM's `BeamSearchParams` (vllm/sampling_params.py); the meaning of each is that of
+The names are those of vLLM's `BeamSearchParams` (vllm/sampling_params.py). Their meanings are those of
 transformers' `generate(num_beams=...)`. This module does not import torch.
 """
 
@@ -20,23 +20,25 @@ EarlyStopping = bool | Literal["never"]
 @refuses_unknown_names("parameter of a beam search", SamplingParamsError)
 @dataclass(frozen=True)
 class BeamSearchParams:
-    """How wide to search, how far, and which hypotheses are the best.
+    """How many beams to follow, how far, and how hypotheses are ranked.
 
-    A hypothesis's score is the sum of its tokens' log-probabilities, divided by
-    `length ** length_penalty`. The length counts output tokens, the end of sequence among them.
+    The score of a hypothesis is the sum of its tokens' log-probabilities, divided by
+    `length ** length_penalty`. The length is the number of output tokens, including an end-of-sequence
+    token.
 
     Attributes:
-        beam_width: beams that are followed, and hypotheses that are returned, 1 to 64.
+        beam_width: the number of beams to follow, and of hypotheses to return; 1 to 64.
         max_tokens: the most tokens of a hypothesis, 1 or more.
-        length_penalty: above 0 it favours long hypotheses, below 0 short ones; -10 to 10.
-        ignore_eos: treat the model's end of sequence like any other token.
-        early_stopping: when to end, once there are `beam_width` hypotheses. `True`: at once. `False`:
-            when the best beam, scored at its present length, is no better than the worst of them. A
-            longer beam could still score better, so `"never"` judges it by the length that serves it
-            best: `max_tokens` under a positive length penalty. (transformers' names and default.)
+        length_penalty: a value above 0 favours long hypotheses, one below 0 short ones; -10 to 10.
+        ignore_eos: whether the model's end-of-sequence tokens are treated like any other token.
+        early_stopping: when the search ends, once it has `beam_width` hypotheses. With `True`, at once.
+            With `False`, when the best beam's score at its present length is not above the score of the
+            worst hypothesis. But a beam's score may improve as it grows longer. So `"never"` uses the
+            best score that the beam could still reach: under a positive length penalty, that at
+            `max_tokens`. Names and default are those of transformers.
 
     Raises:
-        SamplingParamsError: a value of the wrong type or out of range; the message names the field,
+        SamplingParamsError: a value has the wrong type or is out of range. The message names the field,
             the value and what is possible.
     """
 

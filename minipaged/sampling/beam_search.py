@@ -1,8 +1,8 @@
-"""BeamSearch: which beams to follow, and which hypotheses are the best. Neither tensors nor blocks.
+"""BeamSearch: which beams to follow, and which hypotheses are the best. Without tensors and blocks.
 
-Each step takes the likeliest next tokens of every beam, and looks at the best extensions over all
-beams. Those that end become hypotheses; the best of the others are the next beams. What this means
-for blocks is up to `beam_processor.py`.
+Each step extends every beam by its likeliest next tokens, and takes the best extensions of all beams. The
+extensions that end become hypotheses. The best of those that do not end are the next beams.
+`engine/beam_processor.py` makes the block tables follow.
 
 The rules are those of transformers' `generate(num_beams=...)`; see `_beam_search` in its
 `generation/utils.py`.
@@ -22,7 +22,7 @@ Candidates = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True)
 class Beam:
-    """A line of output tokens that is being followed, and the sum of their log-probabilities."""
+    """An output that the search extends, and the sum of its tokens' log-probabilities."""
 
     token_ids: tuple[int, ...] = ()
     cum_logprob: float = 0.0
@@ -33,10 +33,10 @@ class Hypothesis:
     """A beam that has ended.
 
     Attributes:
-        token_ids: its output tokens, an end of sequence included.
+        token_ids: its output tokens, including an end-of-sequence token if there is one.
         cum_logprob: the sum of their log-probabilities.
         score: `cum_logprob / len(token_ids) ** length_penalty`.
-        finish_reason: `"stop"` (end of sequence), `"length"` or `"abort"`.
+        finish_reason: `"stop"` (an end-of-sequence token), `"length"` or `"abort"`.
     """
 
     token_ids: tuple[int, ...]
@@ -47,7 +47,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Survivor:
-    """A beam of the next step: `beams[parent]` of this step, and one token more."""
+    """A beam of the next step: `beams[parent]` of this step, extended by one token."""
 
     parent: int
     token_id: int
@@ -61,17 +61,17 @@ class _Extension:
 
 
 class BeamSearch:
-    """One search, from the empty output on.
+    """One beam search. It begins with a single beam, the empty output.
 
     Args:
-        params: width, penalty and when to end.
-        max_tokens: the most output tokens: `params.max_tokens`, or less where there is less room.
+        params: the parameters of the search.
+        max_tokens: the most output tokens: `params.max_tokens`, or less if `max_model_len` requires it.
         eos_token_ids: the tokens that end a hypothesis.
 
     Attributes:
-        params: as given.
-        beams: those that are followed, best first; one to begin with, none when the search is over.
-        hypotheses: the best so far, best first, at most `beam_width`.
+        params: the parameters of the search.
+        beams: the beams that are followed, best first; empty when the search is over.
+        hypotheses: the best hypotheses so far, best first; at most `beam_width`.
     """
 
     def __init__(self, params: BeamSearchParams, max_tokens: int, eos_token_ids: Sequence[int]) -> None:
@@ -84,9 +84,10 @@ class BeamSearch:
 
     @property
     def num_candidates(self) -> int:
-        """How many extensions a step looks at, and so how many candidates it needs of each beam.
+        """How many extensions a step takes, and so how many candidates it needs from each beam.
 
-        Even if every beam's end-of-sequence tokens are among them, `beam_width` others remain.
+        At least `beam_width` of these extensions do not end, even if they include every end-of-sequence
+        token of every beam.
         """
         return max(2, 1 + len(self._eos_token_ids)) * self.params.beam_width
 
@@ -99,10 +100,10 @@ class BeamSearch:
 
         Args:
             candidates: for each of `beams`, its `num_candidates` likeliest next tokens, or the whole
-                vocabulary if that is less.
+                vocabulary if that is smaller.
 
         Returns:
-            Where each of the new `beams` comes from, in their order; nothing if the search is over.
+            The origin of each of the new `beams`, in their order. Empty if the search is over.
         """
         best = self._best_extensions(candidates)
         self._num_tokens += 1
@@ -115,7 +116,8 @@ class BeamSearch:
             if reason is None:
                 survivors.append(Survivor(extension.parent, extension.token_id))
                 beams.append(beam)
-            # The extensions further down are spare beams; they are not good enough to end.
+            # Only one of the best `beam_width` extensions may become a hypothesis. The others are there
+            # to replace beams that end.
             elif rank < self.params.beam_width:
                 self._add_hypothesis(beam, reason)
         self.beams = beams[: self.params.beam_width]
@@ -124,7 +126,7 @@ class BeamSearch:
         return survivors[: len(self.beams)]
 
     def abort(self) -> None:
-        """End the search here: the beams become hypotheses as they are."""
+        """End the search. The current beams become hypotheses."""
         for beam in self.beams:
             self._add_hypothesis(beam, "abort")
         self.beams = []
@@ -135,7 +137,7 @@ class BeamSearch:
             for parent, (beam, likeliest) in enumerate(zip(self.beams, candidates, strict=True))
             for token_id, logprob in likeliest
         ]
-        # Of equals, the better beam's and then the lower token first.
+        # If sums are equal, the extension of the better beam comes first, then the lower token id.
         extensions.sort(key=lambda extension: (-extension.cum_logprob, extension.parent, extension.token_id))
         return extensions[: self.num_candidates]
 
@@ -151,7 +153,7 @@ class BeamSearch:
         del self.hypotheses[self.params.beam_width :]
 
     def _is_settled(self) -> bool:
-        """Whether no beam is worth following any more."""
+        """Whether the search is over: no beams are left, or none can improve the hypotheses."""
         if not self.beams or len(self.hypotheses) < self.params.beam_width:
             return not self.beams
         if self.params.early_stopping is True:
@@ -162,5 +164,5 @@ class BeamSearch:
         return self._score(self.beams[0].cum_logprob, length) <= self.hypotheses[-1].score
 
     def _score(self, cum_logprob: float, length: int) -> float:
-        # An empty output, which only an abort leaves behind, has nothing to divide.
+        # Only after an abort can an output be empty. Its length of 0 must not be a divisor.
         return cum_logprob / max(length, 1) ** self.params.length_penalty

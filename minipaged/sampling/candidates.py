@@ -21,12 +21,12 @@ def queue_likeliest_tokens(logits: Tensor, counts: Sequence[int]) -> Queued[list
 
     Args:
         logits: float32 `[R, V]`, raw; not changed.
-        counts: how many tokens to report for each of the R rows, at least 1.
+        counts: how many tokens to report for each of the R rows; at least 1.
 
     Returns:
-        One entry for each row; of equals the lower id first. Fewer than asked for if the vocabulary is
-        smaller, or tokens are impossible (a logit of −inf). None if nothing could be computed: a row that
-        holds NaN or +inf, or no finite logit.
+        One entry for each row. Equally likely tokens are in order of their ids. A row has fewer tokens
+        than asked for if the vocabulary is smaller, or if tokens are impossible (a logit of −inf). It has
+        none if the row holds NaN or +inf, or no finite logit.
     """
     if not counts:
         return queued_together([], logits.device)

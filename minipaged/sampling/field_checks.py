@@ -1,6 +1,6 @@
-"""Checks of one parameter each: they give back its value in Python's own type, or refuse it.
+"""Checking one parameter: each function returns the value as a plain Python type, or refuses it.
 
-Every refusal is a `SamplingParamsError` that names the field, its value and what is possible.
+A refusal is a `SamplingParamsError` that names the field, its value and what is possible.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minipaged.errors import SamplingParamsError
 def refuse(field: str, value: object, possible: str) -> NoReturn:
     try:
         shown = reprlib.repr(value)
-    except ValueError:  # Python prints no integer of more than 4300 digits
+    except ValueError:  # Python refuses to print an integer of more than 4300 digits
         shown = "(a very large number)"
     raise SamplingParamsError(f"{field}={shown} is not possible: {possible}")
 
@@ -24,7 +24,7 @@ def refuse(field: str, value: object, possible: str) -> NoReturn:
 def check_integer(field: str, value: object, low: int, high: int | None, note: str = "") -> int:
     span = f"from {low} to {high}" if high is not None else f"{low} or more"
     possible = f"it must be an integer, {span}" + (f" ({note})" if note else "")
-    # bool is an int to Python, but True is no count.
+    # To Python, bool is a kind of int. But True is not a count.
     if isinstance(value, bool) or not isinstance(value, Integral):
         refuse(field, value, possible)
     number = int(value)
@@ -53,7 +53,7 @@ def check_number(
         number = float(value)
     except OverflowError:
         refuse(field, value, possible)
-    # NaN fails every comparison, so it is asked for by name.
+    # Every comparison with NaN is false, so NaN needs a check of its own.
     if not math.isfinite(number) or number < low or number <= above or number > high:
         refuse(field, value, possible)
     return number

@@ -1,9 +1,8 @@
 """Temperature, min-p, top-k, top-p: from logits to the logits of the tokens that may be drawn.
 
-Each filter takes logits `[R, V]` and one setting for each row, and returns logits `[R, V]` in which
-the tokens that fell out are −inf. Rows for which the filter is off are not touched, and no row's
-result depends on another row. A row with NaN gives some nonsense for itself; the caller looks for
-such rows.
+Each filter takes logits `[R, V]` and one setting for each row. It returns logits `[R, V]` in which the
+removed tokens are −inf. It does not change rows for which it is off. The result of a row never depends on
+another row. The result of a row that holds NaN is meaningless; the caller must detect such rows.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ _NUCLEUS_GUESS = 1024  # tokens; the nucleus of a trained model is nearly always
 def relative_weights(logits: Tensor) -> Tensor:
     """Probabilities relative to the most likely token: `exp(logit − max)`, float64 `[R, V]`.
 
-    The largest is 1, and nothing overflows. Divided by their sum they are the softmax. float64, so
-    that the running sum over a vocabulary of 10**5 tokens is still exact to 10**-11.
+    The largest weight is 1, and nothing overflows. The weights divided by their sum are the softmax. They
+    are float64, so that the running sum over a vocabulary of 10**5 tokens is still exact to 10**-11.
     """
     peak = logits.amax(dim=-1, keepdim=True)  # [R, 1]
     return (logits - peak).double().exp()  # [R, V]
 
 
 def scale_by_temperature(logits: Tensor, temperature: Sequence[float]) -> Tensor:
-    """`(logits − max) / temperature`; the largest of each row is then 0.
+    """`(logits − max) / temperature`. The largest logit of each row becomes 0.
 
-    With the maximum at 0 before the division, a tiny temperature sends the others to −inf, which is
-    their limit; without it, `inf − inf` would give NaN.
+    The maximum is subtracted before the division. So a tiny temperature sends all other logits to −inf,
+    which is their limit. In the other order, logits could become inf, and `inf − inf` is NaN.
     """
     peak = logits.amax(dim=-1, keepdim=True)  # [R, 1]
     return (logits - peak) / positive_column(temperature, logits.dtype, logits.device)[:, None]  # [R, V]
@@ -43,8 +42,8 @@ def scale_by_temperature(logits: Tensor, temperature: Sequence[float]) -> Tensor
 def keep_min_p(logits: Tensor, min_p: Sequence[float]) -> Tensor:
     """Keep tokens whose probability is at least `min_p` times the largest one; 0 is off.
 
-    Nguyen et al., "Turning Up the Heat: Min-p Sampling", 2024. `p ≥ min_p × p_max` is
-    `logit − max ≥ log(min_p)`: no softmax is needed.
+    Nguyen et al., "Turning Up the Heat: Min-p Sampling", 2024. The condition `p ≥ min_p × p_max` is the
+    same as `logit − max ≥ log(min_p)`, so no softmax is needed.
     """
     if not any(min_p):
         return logits
@@ -54,10 +53,10 @@ def keep_min_p(logits: Tensor, min_p: Sequence[float]) -> Tensor:
 
 
 def keep_top_k(logits: Tensor, top_k: Sequence[int]) -> Tensor:
-    """Keep the `top_k` largest logits, and those equal to the smallest kept one; 0 and −1 are off.
+    """Keep the `top_k` largest logits, and all that are equal to the smallest of them; 0 and −1 are off.
 
-    Fan et al., "Hierarchical Neural Story Generation", 2018. Needs the k-th largest value alone, so
-    a partial selection does, and no sort.
+    Fan et al., "Hierarchical Neural Story Generation", 2018. Only the k-th largest value is needed, so a
+    partial selection is enough, without a full sort.
     """
     vocab_size = logits.shape[1]
     rows = [row for row, k in enumerate(top_k) if 0 < k < vocab_size]
@@ -72,10 +71,10 @@ def keep_top_k(logits: Tensor, top_k: Sequence[int]) -> Tensor:
 
 
 def keep_top_p(logits: Tensor, top_p: Sequence[float]) -> Tensor:
-    """Keep the fewest most likely tokens whose probabilities reach `top_p`; 1 is off.
+    """Keep the likeliest tokens, as few as possible, whose probabilities sum to `top_p`; 1 is off.
 
-    Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020. At least one token is
-    kept. Among tokens equally likely at the border those with the lower ids are kept.
+    Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020. At least one token is kept. If
+    only some of several equally likely tokens are needed, those with the lowest ids are kept.
     """
     rows = [row for row, p in enumerate(top_p) if p < 1.0]
     if not rows:
@@ -85,16 +84,16 @@ def keep_top_p(logits: Tensor, top_p: Sequence[float]) -> Tensor:
     chosen = logits.index_select(0, index)  # [P, V]
     target = share * relative_weights(chosen).sum(dim=-1)  # [P]
     largest, before = _largest_first(chosen, target)  # [P, K] each
-    # A token is needed if those before it do not reach the target yet. The first always is.
+    # A token is kept if the tokens before it do not reach the target. The first is always kept.
     num_kept = (before < target[:, None]).sum(dim=-1, keepdim=True)  # [P, 1]
-    # Given NaN, nothing is kept; the clamp keeps the gather in bounds.
+    # In a row with NaN no token is kept, and the clamp keeps the gather in bounds.
     threshold = largest.gather(1, (num_kept - 1).clamp(min=0))  # [P, 1]
     keep = largest_entries(chosen, threshold, num_kept)  # [P, V]
     return logits.index_copy(0, index, chosen.masked_fill(~keep, _NEG_INF))  # [R, V]
 
 
 def largest_entries(logits: Tensor, threshold: Tensor, count: Tensor) -> Tensor:
-    """Where the `count` largest entries of each row are: bool `[R, V]`. Of equals, the first.
+    """A mask of the `count` largest entries of each row: bool `[R, V]`. Of equal entries, the first.
 
     Args:
         logits: `[R, V]`.
@@ -108,11 +107,11 @@ def largest_entries(logits: Tensor, threshold: Tensor, count: Tensor) -> Tensor:
 
 
 def _largest_first(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits in descending order, and the weight before each: `[P, K]` twice, K ≤ V.
+    """The largest K logits in descending order, and the sum of weights before each: `[P, K]` twice.
 
-    On a CPU a full sort of the vocabulary costs several times a selection of its head, so the head is
-    tried first, and used if it reaches every row's `target` `[P]`. On a GPU the sort is cheap, and
-    looking at the head would make the device wait.
+    On a CPU, a full sort of the vocabulary costs several times as much as selecting its largest entries.
+    So K is small at first. If these entries do not reach every row's `target` `[P]`, K is V. On a GPU the
+    sort is cheap, and checking the target would make the host wait, so K is always V.
     """
     vocab_size = logits.shape[1]
     if logits.device.type == "cpu" and vocab_size > _NUCLEUS_GUESS:
@@ -125,5 +124,5 @@ def _largest_first(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _shifted(running_sum: Tensor) -> Tensor:
-    """The sum before each entry instead of up to it: `[P, K]`."""
+    """From running sums that include each entry to those that exclude it: `[P, K]`."""
     return torch.cat([torch.zeros_like(running_sum[:, :1]), running_sum[:, :-1]], dim=-1)

@@ -15,11 +15,11 @@ from minipaged.sampling.logprobs import TokenLogprobs
 from minipaged.transfer import Queued, column, queued_together
 
 ELEMENTS_AT_ONCE = 2**23
-"""Entries of `[rows, vocab]` worked on at once, so that intermediate results stay under about 200 MB."""
+"""The most entries of `[rows, vocab]` to process at once. Intermediate results stay below about 200 MB."""
 
 
 def row_chunks(rows: Sequence[int], vocab_size: int) -> Iterator[Sequence[int]]:
-    """`rows` in pieces of at most `ELEMENTS_AT_ONCE` logits, one row at least."""
+    """`rows` in chunks of at most `ELEMENTS_AT_ONCE` logits, but of at least one row."""
     size = max(1, ELEMENTS_AT_ONCE // vocab_size)
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
@@ -27,14 +27,14 @@ def row_chunks(rows: Sequence[int], vocab_size: int) -> Iterator[Sequence[int]]:
 
 @dataclass(frozen=True)
 class LogprobTensors:
-    """Log-probabilities of R positions, still on the device, where nothing has waited for them yet.
+    """Log-probabilities of R positions, on the device. The host has not waited for them yet.
 
     Attributes:
-        token_ids: int64 `[R]`.
-        logprobs: float32 `[R]`.
-        ranks: int64 `[R]`, from 1.
-        top_ids: int64 `[R, K]`, the likeliest tokens in any order.
-        top_logprobs: float32 `[R, K]`, theirs.
+        token_ids: int64 `[R]`, the token at each position.
+        logprobs: float32 `[R]`, the log-probabilities of these tokens.
+        ranks: int64 `[R]`, the ranks of these tokens, from 1.
+        top_ids: int64 `[R, K]`, the likeliest tokens at each position, in any order.
+        top_logprobs: float32 `[R, K]`, the log-probabilities of the likeliest tokens.
     """
 
     token_ids: Tensor
@@ -44,21 +44,23 @@ class LogprobTensors:
     top_logprobs: Tensor
 
     def queue(self, num_top: Sequence[int]) -> Queued[list[TokenLogprobs]]:
-        """As values to be, with the first `num_top[r]` of the likeliest tokens of each row."""
+        """The values, to be read later, with the `num_top[r]` likeliest tokens of row r."""
         return Queued(
             self.pack().flatten(),
             lambda on_host: unpack_logprobs(on_host.reshape(len(num_top), -1), num_top),
         )
 
     def pack(self) -> Tensor:
-        """All of it as one tensor, so that the host reads, and waits, once: int64 `[R, 3 + 2K]`. Of the
-        log-probabilities it has the bits."""
+        """All fields as one tensor, int64 `[R, 3 + 2K]`, so that the host reads and waits only once.
+
+        Log-probabilities are stored by their bits.
+        """
         columns = [self.token_ids, self.ranks, _bits(self.logprobs)]
         return torch.cat([torch.stack(columns, dim=1), self.top_ids, _bits(self.top_logprobs)], dim=1)
 
 
 def unpack_logprobs(packed: npt.NDArray[np.int64], num_top: Sequence[int]) -> list[TokenLogprobs]:
-    """The values of a `LogprobTensors.pack`, with the first `num_top[r]` of the likeliest tokens of row r."""
+    """The values in a result of `LogprobTensors.pack`, with the `num_top[r]` likeliest tokens of row r."""
     middle = 3 + (packed.shape[1] - 3) // 2
     token_ids: list[int] = packed[:, 0].tolist()
     ranks: list[int] = packed[:, 1].tolist()
@@ -68,14 +70,14 @@ def unpack_logprobs(packed: npt.NDArray[np.int64], num_top: Sequence[int]) -> li
     result: list[TokenLogprobs] = []
     for row, k in enumerate(num_top):
         top = list(zip(top_ids[row], top_logprobs[row], strict=True))
-        # As for ranks: of equals, the lower id first.
+        # As for ranks, equally likely tokens are in order of their ids.
         top.sort(key=lambda entry: (-entry[1], entry[0]))
         result.append(TokenLogprobs(token_ids[row], logprobs[row], ranks[row], tuple(top[:k])))
     return result
 
 
 def _bits(numbers: Tensor) -> Tensor:
-    """float32 to int64, bit by bit."""
+    """The bits of float32 numbers, as int64."""
     return numbers.contiguous().view(torch.int32).long()
 
 
@@ -87,10 +89,10 @@ def gather_logprobs(logits: Tensor, rows: Sequence[int], token_ids: Tensor, num_
     """Log-probabilities for some rows of `logits`, without waiting for the device.
 
     Args:
-        logits: `[R, V]`, raw: no penalty, no temperature. Not changed.
-        rows: which rows, at least one.
-        token_ids: int64 `[R]`: the token of each row whose log-probability is asked for.
-        num_top: how many of the likeliest tokens to report beside it.
+        logits: `[R, V]`, raw, without penalties and temperature. Not changed.
+        rows: the indices of the rows, at least one.
+        token_ids: int64 `[R]`, the token of each row whose log-probability is wanted.
+        num_top: how many of the likeliest tokens to report for each row.
 
     Returns:
         Tensors whose first dimension is `len(rows)`.
@@ -118,27 +120,28 @@ def gather_logprobs(logits: Tensor, rows: Sequence[int], token_ids: Tensor, num_
 
 
 def _likeliest(logprobs: Tensor, num_top: int) -> Tensor:
-    """The ids of each row's `num_top` largest entries, int64 `[C, K]`; of equals, the lowest ids.
+    """The ids of each row's `num_top` largest entries, int64 `[C, K]`. Of equal entries, the lowest ids.
 
-    Which of several equals `topk` takes is left open, and half-precision models tie often. So it
-    first finds the smallest value that belongs, and then collects the entries that a mask selects.
+    `topk` may take any of several equal entries, and half-precision models often give equal ones. So the
+    first `topk` only finds the smallest value to include. Then a mask selects the entries, and the second
+    `topk` collects their ids.
     """
     if num_top == 0:
         return logprobs.new_empty((logprobs.shape[0], 0), dtype=torch.int64)  # [C, 0]
     threshold = logprobs.topk(num_top, dim=-1).values[:, -1:]  # [C, 1]
     count = torch.full_like(threshold, num_top, dtype=torch.int64)  # [C, 1]
-    belongs = largest_entries(logprobs, threshold, count)  # [C, V], num_top of them true
+    belongs = largest_entries(logprobs, threshold, count)  # [C, V], num_top entries are true in each row
     return belongs.float().topk(num_top, dim=-1).indices  # [C, K]
 
 
 @torch.inference_mode()
 def queue_prompt_logprobs(logits: Tensor, next_token_ids: Tensor, k: int) -> Queued[list[TokenLogprobs]]:
-    """What the model thought of each prompt token, given those before it.
+    """Queue the log-probability of each prompt token, given the tokens before it.
 
     Args:
         logits: float32 `[R, V]`: row r was computed at one position of the prompt.
-        next_token_ids: int64 `[R]`: the prompt token that follows that position.
-        k: how many of the likeliest tokens to report beside it.
+        next_token_ids: int64 `[R]`: the prompt token after that position.
+        k: how many of the likeliest tokens to report for each position.
 
     Returns:
         One entry for each row. NaN among a row's logits gives NaN in its entry.

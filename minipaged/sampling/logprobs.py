@@ -1,4 +1,4 @@
-"""What is reported about a token's probability. Values alone; `logprob_tensors` computes them."""
+"""The reported log-probabilities of tokens, as values. `logprob_tensors` computes them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Logprob:
-    """One token's log-probability, as a request's output shows it (as vLLM's `Logprob`).
+    """One token's log-probability, as a request's output shows it. The fields are those of vLLM's `Logprob`.
 
     Attributes:
         logprob: natural logarithm of the probability before penalties, temperature and filters.
-        rank: 1 for the most likely token of the vocabulary, 2 for the next. Of tokens equally
-            likely, the one with the lower id comes first.
-        decoded_token: the token's text by itself; `None` without a tokenizer.
+        rank: 1 for the likeliest token of the vocabulary, 2 for the next one. Equally likely tokens are
+            ranked by their ids, lowest first.
+        decoded_token: the text of this token alone; `None` without a tokenizer.
     """
 
     logprob: float
@@ -24,13 +24,13 @@ class Logprob:
 
 @dataclass(frozen=True)
 class TokenLogprobs:
-    """The same, for one position, before any text is made of it.
+    """The log-probabilities of one position, before tokens are decoded into text.
 
     Attributes:
-        token_id: the token that was chosen (or, in a prompt, that stands there).
+        token_id: the sampled token, or the token of the prompt.
         logprob: its log-probability.
         rank: its rank, from 1.
-        top: (token id, log-probability) of the most likely tokens, likeliest first.
+        top: (token id, log-probability) of the likeliest tokens, likeliest first.
     """
 
     token_id: int
@@ -40,14 +40,15 @@ class TokenLogprobs:
 
 
 def decode_logprobs(position: TokenLogprobs, decode: Callable[[int], str | None]) -> dict[int, Logprob]:
-    """What a request's output shows for one position: the token itself first, then the likeliest.
+    """The entries of a request's output for one position.
 
     Args:
-        position: what the sampler reported.
-        decode: a token id to its text, or to `None` without a tokenizer.
+        position: the log-probabilities of the position.
+        decode: returns the text of a token id, or `None` without a tokenizer.
 
     Returns:
-        Token id to `Logprob`. k + 1 entries, or k if the token is among the k likeliest.
+        `Logprob` by token id: first the token itself, then the k likeliest tokens. These are k + 1
+        entries, or k if the token is one of the k likeliest.
     """
 
     def entry(token_id: int, logprob: float, rank: int) -> Logprob:

@@ -1,4 +1,4 @@
-"""SamplingParams: what one request asks of the sampler, checked when it is made.
+"""SamplingParams: how one request is sampled, checked by the constructor.
 
 Names and defaults follow vLLM's `SamplingParams` (vllm/sampling_params.py). This module does not
 import torch.
@@ -31,44 +31,45 @@ MAX_LOGPROBS = 20
 class SamplingParams:
     """How the tokens of one request are chosen, and when it ends.
 
-    Frozen and hashable: one instance may serve any number of requests. Numbers of numpy are taken
-    and turned into Python's.
+    Frozen and hashable: any number of requests may use one instance. NumPy numbers are accepted, and
+    converted to Python numbers.
 
     Attributes:
-        n: samples of the prompt, 1 to 64. With `temperature=0` all would be equal, so only 1.
-        temperature: divides the logits. 0 is greedy: the most likely token (after penalties);
-            `top_k`, `top_p`, `min_p` and `seed` then have no effect. Any finite number from 0 up;
-            vLLM refuses more than 2, and raises what lies between 0 and 0.01 to 0.01.
-        top_k: keep the k most likely tokens (and those that tie with the last). 0 or -1: off.
-        top_p: keep the fewest most likely tokens whose probability adds up to this, in (0, 1].
-            1: off.
-        min_p: keep tokens at least this share as likely as the most likely one, in [0, 1]. 0: off.
-        repetition_penalty: above 0. Logits of tokens seen in the prompt or the output are divided by
-            it where positive and multiplied by it where negative. 1: off.
+        n: the number of samples for the prompt, 1 to 64. With `temperature=0` all samples would be equal,
+            so only 1 is allowed.
+        temperature: divides the logits; any finite number from 0 up. 0 is greedy: it takes the likeliest
+            token (after penalties), and `top_k`, `top_p`, `min_p` and `seed` have no effect. vLLM refuses
+            more than 2, and raises values between 0 and 0.01 to 0.01.
+        top_k: keep the k likeliest tokens, and tokens as likely as the last of them. 0 or -1: off.
+        top_p: keep the likeliest tokens, as few as possible, whose probabilities add up to this number; in
+            (0, 1]. 1: off.
+        min_p: keep tokens whose probability is at least this share of the largest one; in [0, 1]. 0: off.
+        repetition_penalty: above 0. For tokens of the prompt or the output, positive logits are divided by
+            it and negative logits are multiplied by it. 1: off.
         presence_penalty: in [-2, 2]; subtracted from the logits of tokens in the output.
         frequency_penalty: in [-2, 2]; subtracted once for each time the token is in the output.
-        seed: any 64-bit integer, signed or unsigned. The tokens then depend on nothing else in the
-            batch. `None` or -1 (as in vLLM): the engine picks one.
+        seed: any 64-bit integer, signed or unsigned. With a seed, the tokens do not depend on other
+            requests in the batch. `None` or -1 (as in vLLM): the engine picks a seed.
         max_tokens: the most tokens to generate, 1 or more. `None`: up to the engine's
             `max_model_len`.
-        min_tokens: no stop token and no stop string counts before this many tokens; 0 to
+        min_tokens: stop tokens and stop strings have no effect before this many tokens; 0 to
             `max_tokens`.
-        stop: one string or several, none empty, that end the output where they appear in its text.
-            One that is a special token ends the output at that token, also where it does not show.
-            Kept as a tuple; see `stop_strings`.
-        stop_token_ids: token ids that end the output, beside the model's own. Kept as a tuple
-            without duplicates; see `stop_ids`.
-        include_stop_str_in_output: leave the stop string at the end of the text.
-        ignore_eos: go on after the model's end-of-sequence token.
-        skip_special_tokens: leave special tokens, such as `<|im_end|>`, out of the text. Where they are
-            in it, stop strings are found across them.
-        logprobs: report the log-probability of each token and of this many of the most likely ones,
-            0 to 20. `None`: report nothing. vLLM's -1, the whole vocabulary, is refused here as it
-            is by a vLLM engine with default settings.
-        prompt_logprobs: the same for the tokens of the prompt.
+        stop: one or several strings, none of them empty. The output ends when one of them appears in its
+            text. A special token as a string ends the output at that token, even if the text does not
+            show it. Stored as a tuple; see `stop_strings`.
+        stop_token_ids: token ids that end the output, in addition to the model's end-of-sequence tokens.
+            Stored as a tuple without duplicates; see `stop_ids`.
+        include_stop_str_in_output: whether the stop string stays at the end of the text.
+        ignore_eos: whether to continue after an end-of-sequence token of the model.
+        skip_special_tokens: leave special tokens, such as `<|im_end|>`, out of the text. If they are in the
+            text, stop strings can contain them.
+        logprobs: report the log-probability of each output token, and of this many of the likeliest ones;
+            0 to 20. `None`: report nothing. vLLM's -1, the whole vocabulary, is refused. A vLLM engine with
+            default settings refuses it too.
+        prompt_logprobs: the same as `logprobs`, for the tokens of the prompt.
 
     Raises:
-        SamplingParamsError: a value of the wrong type or out of range, or two that contradict each
+        SamplingParamsError: a value has the wrong type or is out of range, or two values contradict each
             other. The message names the field, the value and what is possible.
     """
 
@@ -133,7 +134,7 @@ class SamplingParams:
 
     @property
     def greedy(self) -> bool:
-        """Whether the most likely token is taken, and nothing drawn."""
+        """Whether the likeliest token is taken, without a random draw."""
         return self.temperature == 0.0
 
     @property
@@ -148,13 +149,13 @@ class SamplingParams:
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
-        """`stop` with the type that it has once made."""
+        """`stop` as the tuple that the constructor has made of it."""
         assert isinstance(self.stop, tuple)
         return self.stop
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
-        """`stop_token_ids` with the type that it has once made."""
+        """`stop_token_ids` as the tuple that the constructor has made of it."""
         assert isinstance(self.stop_token_ids, tuple)
         return self.stop_token_ids
 

@@ -1,7 +1,7 @@
-"""What changes the logits before anything is filtered: banned tokens and penalties.
+"""Changing the logits before the filters: banned tokens and penalties.
 
-Both touch a few tokens of each row, so they are written as gathers and scatters of exactly those
-entries, for all rows at once, and not as dense `[rows, vocab]` masks.
+Both change only a few tokens of each row. So they gather and scatter exactly these entries, for all rows at
+once, and need no dense `[rows, vocab]` masks.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def ban_tokens(logits: Tensor, banned: Sequence[Sequence[int]]) -> None:
 
     Args:
         logits: `[R, V]`, floating point.
-        banned: for each row the token ids that must not be chosen. Ids outside the vocabulary are
-            passed over: they cannot be chosen anyway.
+        banned: for each row, the token ids that must not be chosen. Ids outside the vocabulary are
+            ignored.
     """
     vocab_size = logits.shape[1]
     entries = [
@@ -31,7 +31,7 @@ def ban_tokens(logits: Tensor, banned: Sequence[Sequence[int]]) -> None:
         return
     rows = column([row for row, _ in entries], torch.int64, logits.device)  # [E]
     tokens = column([token for _, token in entries], torch.int64, logits.device)  # [E]
-    # The value is made on the device: a Python number would be copied there.
+    # The value is created on the device, since a Python number would have to be copied to it.
     logits.index_put_((rows, tokens), logits.new_full((), float("-inf")))
 
 
@@ -45,13 +45,14 @@ def penalise(
 ) -> None:
     """Apply the three penalties, in place, in vLLM's order (vllm/v1/sample/ops/penalties.py).
 
-    Repetition (Keskar et al., "CTRL", 2019, section 4.1) counts the prompt and the output, and moves
-    a logit towards −inf whatever its sign. Frequency and presence (OpenAI's API) count the output
-    alone: `logit −= frequency × count + presence × (count > 0)`.
+    The repetition penalty (Keskar et al., "CTRL", 2019, section 4.1) applies to tokens of the prompt and the
+    output. It divides positive logits and multiplies negative ones, so a value above 1 always lowers them.
+    The frequency and presence penalties (OpenAI's API) apply only to tokens of the output:
+    `logit −= frequency × count + presence × (count > 0)`.
 
     Args:
         logits: `[R, V]`, floating point.
-        prompts, outputs: the token ids of each row. Ids outside the vocabulary are passed over.
+        prompts, outputs: the token ids of each row. Ids outside the vocabulary are ignored.
         repetition: for each row, above 0; 1 is off.
         presence, frequency: for each row; 0 is off.
     """

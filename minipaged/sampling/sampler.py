@@ -1,8 +1,8 @@
-"""The sampler: one step's logits to one token per row, for rows that all want something else.
+"""The sampler: from a step's logits to one token per row. Each row has its own parameters.
 
-The order is vLLM's (vllm/v1/sample/sampler.py): log-probabilities from the raw logits; banned tokens
-and penalties; temperature; min-p; top-k; top-p; the draw. Rows are grouped by what they need, never
-looped over, and no row's token depends on another row.
+The order is vLLM's (vllm/v1/sample/sampler.py): log-probabilities from the raw logits; banned tokens and
+penalties; temperature; min-p; top-k; top-p; the draw. Rows are processed together, without a loop over them.
+The token of a row never depends on another row.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NO_TOKEN = -1
 
 @dataclass(frozen=True)
 class SamplingRow:
-    """One row of logits, and all that decides about its token.
+    """How to sample from one row of logits.
 
     Attributes:
         params: the request's parameters.
-        prompt_token_ids, output_token_ids: the tokens so far; looked at only for penalties.
-        uniform: the row's random number in [0, 1), from `uniform(seed, sample_index, position)`;
-            greedy rows ignore it.
-        banned_token_ids: tokens that must not be chosen (the stop tokens, below `min_tokens`).
+        prompt_token_ids, output_token_ids: the tokens so far. Only penalties use them.
+        uniform: the row's random number in [0, 1), from `uniform(seed, sample_index, position)`. Greedy
+            rows ignore it.
+        banned_token_ids: tokens that must not be chosen: before `min_tokens` tokens, the stop tokens.
     """
 
     params: SamplingParams
@@ -45,7 +45,7 @@ class SamplingRow:
 
     @property
     def argmax_suffices(self) -> bool:
-        """Whether the largest raw logit is the answer."""
+        """Whether the token is simply that of the largest raw logit."""
         return self.params.greedy and not self.params.has_penalties and not self.banned_token_ids
 
 
@@ -55,7 +55,7 @@ class SampledToken:
 
     Attributes:
         token_id: the token; `NO_TOKEN` if there is an error.
-        logprob: if the parameters ask for it, and there is no error.
+        logprob: its log-probability, if the parameters ask for it and there is no error.
         error: why no token could be sampled in this row, or `None`.
     """
 
@@ -65,23 +65,23 @@ class SampledToken:
 
 
 def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[SampledToken]:
-    """One token for each row; waits for the device. See `queue_samples`."""
+    """Sample one token for each row, and wait for the device. See `queue_samples`."""
     return queue_samples(logits, rows).read()
 
 
 @torch.inference_mode()
 def queue_samples(logits: Tensor, rows: Sequence[SamplingRow]) -> Queued[list[SampledToken]]:
-    """One token for each row.
+    """Sample one token for each row, without waiting for the device.
 
-    −inf is a fine logit: that token has probability 0. A row that holds NaN or +inf, or that has no
-    finite logit, raw or after penalties and bans, gets an error and leaves the others alone.
+    A logit of −inf is allowed: the token has probability 0. A row gets an error if it holds NaN or +inf, or
+    has no finite logit, before or after penalties and bans. The other rows are not affected.
 
     Args:
         logits: `[R, V]`, float32; not changed.
-        rows: R of them.
+        rows: how to sample from each of the R rows.
 
     Raises:
-        ValueError: the number of rows differs from that of the logits.
+        ValueError: the logits do not have one row for each of `rows`.
     """
     if logits.dim() != 2 or logits.shape[0] != len(rows):
         raise ValueError(f"{len(rows)} rows need logits [{len(rows)}, vocab], not {list(logits.shape)}")
@@ -91,13 +91,13 @@ def queue_samples(logits: Tensor, rows: Sequence[SamplingRow]) -> Queued[list[Sa
         logits = logits.cpu()  # Apple's GPUs have no float64
     vocab_size = logits.shape[1]
 
-    # max() passes NaN on, so its value tells whether a row is sound.
+    # max() of a row with NaN is NaN, so this number shows whether a row is sound.
     peak, token_ids = logits.max(dim=-1)  # [R], [R]
     sound = peak.isfinite()  # [R]
     choosable = sound.clone()  # [R]
     for chunk in row_chunks([i for i, row in enumerate(rows) if not row.argmax_suffices], vocab_size):
         index = column(chunk, torch.int64, logits.device)  # [C]
-        # float() copies nothing that is float32 already; index_select made the copy to work on.
+        # `_choose` changes its logits. index_select copies them; float() copies only other dtypes.
         chosen, possible = _choose(logits.index_select(0, index).float(), [rows[i] for i in chunk])
         token_ids.index_copy_(0, index, chosen)
         choosable.index_copy_(0, index, possible & sound.index_select(0, index))
@@ -123,7 +123,7 @@ def queue_samples(logits: Tensor, rows: Sequence[SamplingRow]) -> Queued[list[Sa
 
 
 def _choose(logits: Tensor, rows: Sequence[SamplingRow]) -> tuple[Tensor, Tensor]:
-    """Token ids `[R]`, and whether each row had a finite largest logit, bool `[R]`.
+    """Token ids `[R]`, and whether the largest logit of each row is finite after penalties, bool `[R]`.
 
     Penalties and bans are written into `logits` `[R, V]`.
     """

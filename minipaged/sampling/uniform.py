@@ -1,10 +1,10 @@
 """Random numbers without a state.
 
-A generator has a state that advances with every draw, so whatever disturbs the order of the draws
-(a preempted request that is computed again, another batch) changes the result. A counter-based
-generator has none: the number is a hash of *which* draw it is (Salmon et al., "Parallel Random
-Numbers: As Easy as 1, 2, 3", SC 2011). Here the hash is BLAKE2b, which Python has built in; its
-64 bits are cut to the 53 that a float holds.
+A usual generator has a state that advances with every draw. So its numbers depend on the order of the draws,
+which changes when a request is preempted and computed again, or runs in another batch. A counter-based
+generator has no state: a number is a hash of what it is drawn for (Salmon et al., "Parallel Random Numbers:
+As Easy as 1, 2, 3", SC 2011). The hash used here is Python's built-in BLAKE2b. Of its 64 bits, the 53 that
+fit into a float are used.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _KEY = b"minipaged.uniform"
 
 
 def uniform(seed: int, sample_index: int, position: int) -> float:
-    """The random number for one token, the same whenever and wherever it is asked for.
+    """The random number for one token. It depends only on the arguments.
 
     Args:
-        seed: the request's seed. Taken modulo 2**64, so any integer will do.
-        sample_index: which of the request's `n` samples, from 0.
-        position: which token of the output, from 0.
+        seed: the request's seed. Any integer is allowed; it is taken modulo 2**64.
+        sample_index: the number of the sample within its request, from 0.
+        position: the position of the token in the output, from 0.
 
     Returns:
         A multiple of 2**-53 in [0, 1).

@@ -1,6 +1,7 @@
-"""The scheduler: who runs in the next step, with how many tokens, on which blocks.
+"""The scheduler: which requests run in the next step, with how many tokens, on which blocks.
 
-To read in this order: `scheduler` (the plan of a step, admission, preemption), `queues` (where each request
-is), `policy` (the order of requests), `scheduler_output` (the plan as a value). Beside it: `resume` (how the
-samples of a preempted request come back), `static_batch` (chapters 2 to 5), `rollback` (a step that failed).
+Read the modules in this order: `scheduler` (the plan of a step, admission, preemption), `queues` (where each
+request is), `policy` (the order of requests), `scheduler_output` (the plan as a value). Then `resume` (how
+the samples of a preempted request come back), `static_batch` (chapters 2 to 5) and `rollback` (undoing a step
+that failed).
 """

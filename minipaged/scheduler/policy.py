@@ -1,4 +1,4 @@
-"""The order of requests, and those that wait, in that order."""
+"""The order of requests, and the queue of waiting requests in that order."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from minipaged.choices import SchedulingPolicy
 from minipaged.request import Request
 
 Rank = tuple[int, int]
-"""A request's place in the order: the lowest is admitted first, the highest is preempted first."""
+"""A request's place in the order. The lowest rank is admitted first; the highest is preempted first."""
 
 
 AGEING = 8
-"""Under `shortest`, a prompt of n tokens is overtaken at most until the engine has scheduled
-`AGEING * n` tokens more: then every newcomer ranks behind it, so none starves."""
+"""How long new requests may overtake a long prompt under the policy `shortest`.
+
+After the engine has scheduled `AGEING * n` more tokens, every new request ranks behind a waiting prompt of
+n tokens. So no request waits forever.
+"""
 
 
 def rank(request: Request, policy: SchedulingPolicy) -> Rank:
-    """A request's place, which never changes, so that the first in the order always gets on.
+    """A request's rank. It never changes, so the first request in the order always makes progress.
 
     - `fcfs`: by arrival.
-    - `priority`: by priority, a smaller number first; by arrival within a level.
-    - `shortest`: by the length of the prompt, less what the request has waited. Everybody ages at
-      the same speed, so it is enough to count how late each one came.
+    - `priority`: by priority, a smaller number first; by arrival if priorities are equal.
+    - `shortest`: by the length of the prompt, minus a credit for the time waited. The credit of all
+      requests grows at the same speed, so adding the arrival time gives the same order.
     """
     match policy:
         case "priority":
@@ -37,8 +40,8 @@ def rank(request: Request, policy: SchedulingPolicy) -> Rank:
 class WaitingQueue:
     """The waiting requests, sorted by rank.
 
-    A preempted request needs no special place: under `fcfs` it arrived before everything that still
-    waits, since it was admitted once, and so it is at the front again.
+    A preempted request goes back to its place by rank. Under `fcfs` that is the front: it was admitted
+    before the requests that still wait, so it arrived before them.
     """
 
     def __init__(self, policy: SchedulingPolicy) -> None:
@@ -52,7 +55,7 @@ class WaitingQueue:
         """The first request.
 
         Raises:
-            IndexError: nothing waits.
+            IndexError: the queue is empty.
         """
         return self._requests[0]
 
@@ -60,12 +63,12 @@ class WaitingQueue:
         """Take out the first request.
 
         Raises:
-            IndexError: nothing waits.
+            IndexError: the queue is empty.
         """
         return self._requests.pop(0)
 
     def remove(self, request: Request) -> None:
-        """Take out any request; one that is not there is ignored."""
+        """Take out this request, if it is in the queue."""
         place = bisect.bisect_left(self._requests, self._rank(request), key=self._rank)
         if place < len(self._requests) and self._requests[place] is request:
             del self._requests[place]

@@ -19,15 +19,15 @@ from minipaged.scheduler.policy import WaitingQueue, rank
 
 
 class RequestQueues:
-    """The queues of a scheduler. A request's `status` says in which one it is.
+    """The queues of a scheduler. A request's `status` says which queue it is in.
 
     Args:
         policy: the order of requests, see `scheduler/policy.py`.
 
     Attributes:
-        waiting: new requests, and preempted ones whose tokens will be computed again.
+        waiting: new requests, and preempted requests whose tokens will be computed again.
         swapped: preempted requests whose blocks are in CPU memory.
-        running: the others, in the order of their admission.
+        running: the running requests, in the order of their admission.
     """
 
     def __init__(self, policy: SchedulingPolicy) -> None:
@@ -37,28 +37,30 @@ class RequestQueues:
         self._policy: SchedulingPolicy = policy
 
     def wait(self, request: Request) -> None:
-        """Queue a preempted request, which is in no queue: its tokens will be computed again."""
+        """Put a preempted request, which is in no queue, into `waiting`."""
         request.status = RequestStatus.PREEMPTED
         self.waiting.push(request)
 
     def swap(self, request: Request) -> None:
-        """Queue a preempted request, which is in no queue: its blocks are in CPU memory."""
+        """Put a preempted request, which is in no queue, into `swapped`."""
         request.status = RequestStatus.SWAPPED
         self.swapped.push(request)
 
     def start_running(self, queue: WaitingQueue) -> None:
-        """Move the first request of a queue to the running ones."""
+        """Move the first request of a queue to `running`."""
         request = queue.pop()
         self.running.append(request)
         request.status = RequestStatus.RUNNING
 
     def victim(self) -> Request:
-        """The running request that is preempted first: the last in the policy's order."""
+        """The running request to preempt next: the last one in the policy's order."""
         return max(self.running, key=lambda request: rank(request, self._policy))
 
     def remove(self, request: Request) -> None:
-        """Take a request out of the queue that it is in. An interrupt may have left it in several, or in
-        none."""
+        """Take a request out of its queue.
+
+        All queues are searched, since an interrupt may have left the request in several, or in none.
+        """
         if request in self.running:
             self.running.remove(request)
         self.waiting.remove(request)
@@ -68,7 +70,7 @@ class RequestQueues:
         """Compare the queues with all unfinished requests.
 
         Raises:
-            InvariantError: a request in the wrong queue or in none, or a waiting one with memory.
+            InvariantError: a request is in the wrong queue or in none, or it waits but holds memory.
         """
         running = {id(request) for request in self.running}
         waiting = {id(request) for request in [*self.waiting, *self.swapped]}

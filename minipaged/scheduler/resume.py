@@ -1,8 +1,8 @@
-"""How a sample whose request was preempted comes back, so that it shares blocks as before.
+"""How the samples of a preempted request come back, so that they share blocks as before.
 
-A preempted request with several samples is admitted with the first of them alone, and that one is
-computed like any prompt. The others come back one by one: each waits until a sibling has computed the
-tokens that both have in common, then forks from it, and computes the rest.
+When a preempted request with several samples is admitted again, only its first sample begins. It is computed
+like any prompt. The other samples come back one by one. Each waits until a sibling has computed the tokens
+that they have in common, then forks from that sibling and computes its remaining tokens.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ class Resumption:
 def find_resumption(
     request: Request, seq: Sequence, scheduled: Iterable[ScheduledSequence]
 ) -> Resumption | Literal["alone", "later"]:
-    """How a sample comes back.
+    """Decide how a sample of a preempted request comes back.
 
     Args:
         request: a running request that was preempted.
         seq: one of its samples, without computed tokens.
-        scheduled: what this step computes so far.
+        scheduled: the sequences that this step computes, as planned so far.
 
     Returns:
-        The sibling to fork from; `"alone"` if all siblings have finished, so that it begins anew;
-        `"later"` if it cannot come back in this step.
+        The sibling to fork from; `"alone"` if all siblings have finished, so that the sample must begin
+        without a fork; `"later"` if it cannot come back in this step.
     """
     closest = request.closest_sibling(seq)
     if closest is None:
         return "alone"
-    # The last token is computed in any case: its logits are needed.
+    # The last token must be computed again, since its logits are needed.
     num_shared = min(common_prefix(closest, seq), seq.num_tokens - 1)
     if closest.num_computed_tokens < num_shared:
         return "later"
     if any(item.seq is closest and item.copies for item in scheduled):
-        # The sibling's last block is copied in this very step, and a copy of a copy would be
-        # taken too early: all sources are read before any target is written.
+        # The sibling's last block is the target of a copy in this step. If this sample also copied that
+        # block, it would read old contents: a step reads all sources before it writes any target.
         return "later"
     return Resumption(closest, num_shared)

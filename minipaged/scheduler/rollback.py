@@ -1,4 +1,4 @@
-"""Undoing a step that failed, or that Ctrl-C interrupted between any two lines of it."""
+"""Undoing a step that failed, or that Ctrl-C interrupted at any line."""
 
 from __future__ import annotations
 
@@ -18,31 +18,34 @@ def rollback(
     manager: KVManager,
     swap_space: SwapSpace | None,
 ) -> int:
-    """Take back what a plan promised to the prefix cache, and put every request whose state may be half
-    changed back among the waiting ones.
+    """Undo a plan that was not executed.
+
+    Blocks that the plan cached before they were computed are uncached. Every request whose state may be
+    half changed loses its blocks and waits again.
 
     Args:
-        plan: as much of it as there is.
-        requests: all unfinished ones.
-        queues, manager, swap_space: the scheduler's.
+        plan: the plan, as far as it was made.
+        requests: all unfinished requests.
+        queues, manager, swap_space: those of the scheduler.
 
     Returns:
         How many running requests lost their blocks.
     """
     for request in plan.resumed:
         for seq in request.sequences:
-            seq.num_computed_tokens = 0  # they may not be back from the CPU yet
+            seq.num_computed_tokens = 0  # its blocks may not be copied back from the CPU yet
     for item in plan.scheduled:
         manager.forget_uncomputed(item.seq)
-    # An interrupt may come in the middle of an admission or a preemption, so nothing is assumed about
-    # the queue that a request is in.
+    # An interrupt may come in the middle of an admission or a preemption, so a request may be in any
+    # queue.
     planned = {item.request.request_id for item in plan.scheduled}
     planned |= {request.request_id for request in plan.resumed}
     num_preempted = 0
     for request in requests:
         is_running = request in queues.running
-        # One that shares blocks with its siblings may have been given copies of them already, in
-        # the line before it came into the plan; one that comes back, blocks that are not its own yet.
+        # A request that is not in the plan keeps its blocks, with two exceptions. If its samples share
+        # blocks, one may have been given copies just before it was added to the plan. If a sample was just
+        # coming back, it may hold blocks that it has not computed.
         is_alone = len(request.unfinished) == 1 and request.unfinished[0].num_computed_tokens > 0
         if is_running and request.request_id not in planned and is_alone:
             continue

@@ -1,12 +1,14 @@
-"""Scheduler: who runs in the next step, with how many tokens, on which blocks.
+"""Scheduler: which requests run in the next step, with how many tokens, on which blocks.
 
-One token budget, and no phases: a sequence has tokens that are not computed yet, and a step gives
-it up to all of them. Running requests come first; what is left of the budget admits waiting ones.
-A prompt that exceeds the budget is computed in chunks, a prefix hit is a sequence that begins with
-computed tokens, and a preempted request is one that lost them: none is a special case.
+There are no phases for prefill and decode. Each step has one token budget. A sequence has tokens that are not
+computed yet, and a step computes some or all of them. Running requests come first; the rest of the budget
+goes to waiting requests. So nothing needs a special case: a prompt that exceeds the budget is computed in
+chunks, a prefix hit is a sequence that begins with computed tokens, and a preempted request is one that lost
+its computed tokens.
 
-Older ways of serving are two restrictions of this one. With *static batching* no request is admitted
-until the whole batch has ended. An engine that never preempts admits only what surely fits to the end.
+Two older ways of serving are restrictions of this scheduler. With *static batching*, no request is admitted
+until the whole batch has ended. Without preemption, a request is admitted only if it surely fits until its
+end.
 
 See the paper, section 4.5, and vLLM, `v1/core/sched/scheduler.py`.
 """
@@ -35,18 +37,18 @@ class Scheduler:
 
     Args:
         manager: gives sequences their memory.
-        max_num_seqs: most sequences that run at once.
+        max_num_seqs: the most sequences that run at once.
         max_num_batched_tokens: the token budget of a step.
         enable_chunked_prefill: whether a prompt may be computed over several steps.
         policy: the order of requests, see `scheduler/policy.py`.
-        swap_space: where preempted requests' blocks go; `None`: their tokens are computed again.
-        batching: `"static"`: see `scheduler/static_batch.py`.
-        admits_surely: admit a request only if it and all running ones surely fit to their ends, so that
-            none is preempted.
+        swap_space: the CPU blocks for preempted requests. With `None`, their tokens are computed again.
+        batching: `"continuous"`, or `"static"`: see `scheduler/static_batch.py`.
+        admits_surely: whether a request is admitted only if it and all running requests surely fit until
+            they end. Then no request is ever preempted.
 
     Attributes:
         queues: where each unfinished request is.
-        counts: what was done so far.
+        counts: the totals of all steps so far.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Scheduler:
         self._static_batch = StaticBatch() if batching == "static" else None
         self._admits_surely = admits_surely
         self._plan = SchedulerOutput()
-        self._pending_swap_outs: list[BlockSwap] = []  # of preemptions, until a step copies them
+        self._pending_swap_outs: list[BlockSwap] = []  # swaps of preemptions that no plan includes yet
 
     def add(self, request: Request) -> None:
         """Queue a request."""
@@ -79,7 +81,7 @@ class Scheduler:
         self.queues.waiting.push(request)
 
     def retire(self, request: Request) -> None:
-        """Take a request out, whichever queue it is in, and free all that it holds."""
+        """Take a request out of its queue, and free all its memory. It has finished or was aborted."""
         self._manager.free_request(request)
         if self._swap_space is not None:
             self._swap_space.discard(request)
@@ -87,20 +89,20 @@ class Scheduler:
         request.status = RequestStatus.FINISHED
 
     def schedule(self) -> SchedulerOutput:
-        """Plan the next step, and take the memory for it.
+        """Plan the next step, and allocate the memory for it.
 
-        The scheduler keeps the plan as it grows. If planning or the forward pass fails, or Ctrl-C
-        interrupts them, `rollback` knows how far they had come.
+        The scheduler stores the plan while it grows, so that `rollback` knows how far it got if planning
+        or the forward pass fails or is interrupted.
         """
         self._plan = plan = SchedulerOutput()
         for request in list(self.queues.running):
-            # A request further up may have preempted this one by now.
+            # An earlier request in this loop may have preempted this one.
             if request.status is RequestStatus.RUNNING:
                 self._schedule_running(request, request.unfinished)
         for item in plan.scheduled:
             self._cache_blocks(item)
-        # No request comes in while the pool is dry: none in a step that had to preempt, and no new
-        # one while another is swapped out.
+        # No request comes in while memory is short: none in a step that preempted a request, and no
+        # waiting request while any request is swapped out.
         self._swap_in()
         if not plan.preempted and not self.queues.swapped:
             self._admit()
@@ -110,10 +112,10 @@ class Scheduler:
         return plan
 
     def rollback(self, requests: Collection[Request]) -> None:
-        """Undo the step that was planned last: it failed, and its tokens were not computed.
+        """Undo the last planned step. It failed, so its tokens were not computed.
 
         Args:
-            requests: all unfinished ones.
+            requests: all unfinished requests.
         """
         self.counts.preemptions += rollback(
             self._plan, requests, self.queues, self._manager, self._swap_space
@@ -124,7 +126,7 @@ class Scheduler:
         """Compare the queues and the CPU blocks with all unfinished requests.
 
         Raises:
-            InvariantError: they do not agree, or too many sequences run.
+            InvariantError: they disagree, or too many sequences run.
         """
         self.queues.check_invariants(requests)
         if self._swap_space is not None:
@@ -145,8 +147,8 @@ class Scheduler:
                 continue
             num_tokens = self._fit_budget(seq.num_tokens - seq.num_computed_tokens)
             if num_tokens == 0:
-                # A whole prompt must wait for a step with more room. What it shared just now, its
-                # sibling is about to write.
+                # Without chunks, the tokens wait for a step with a larger budget. Until then a resuming
+                # sample must not keep the block that it just shared, since its sibling writes into it.
                 if is_resuming:
                     self._manager.free(seq)
                 continue
@@ -162,17 +164,17 @@ class Scheduler:
 
     @property
     def _budget(self) -> int:
-        """What is left of the step's token budget."""
+        """The rest of the step's token budget."""
         return self._max_num_batched_tokens - self._plan.num_tokens
 
     def _fit_budget(self, num_tokens: int) -> int:
-        """How many of a sequence's missing tokens this step computes; without chunks, all or none."""
+        """How many of `num_tokens` tokens fit into the budget. Without chunked prefill: all or none."""
         if num_tokens <= self._budget:
             return num_tokens
         return self._budget if self._chunked else 0
 
     def _resume_sample(self, request: Request, seq: TokenSequence) -> bool:
-        """Bring back a sample of a preempted request; whether it can go on in this step."""
+        """Bring back a sample of a preempted request. Returns whether it can continue in this step."""
         match find_resumption(request, seq, self._plan.scheduled):
             case "later":
                 return False
@@ -185,16 +187,17 @@ class Scheduler:
     # Preemption
 
     def preempt(self, request: Request, undone: Sequence[BlockCopy] = ()) -> None:
-        """Take a running request's blocks away, and put it back into a queue.
+        """Preempt a running request: free all its blocks, and put it back into a queue.
 
-        Its blocks are swapped out, if there is room for them; else its tokens will be computed again
-        (recomputation). All of its sequences lose all of their blocks: with one block missing, the
-        others are of no use (the paper's all-or-nothing rule). With prefix caching the full ones
-        stay findable, so that most of the "recomputation" is a prefix hit if it comes back soon.
+        If there is a swap space with enough CPU blocks, its blocks are swapped out. Otherwise its tokens
+        will be computed again (*recomputation*). All of its sequences lose all of their blocks, because a
+        sequence cannot continue if a single block is missing (the paper's all-or-nothing rule). With
+        prefix caching its full blocks stay findable. So if it comes back soon, prefix hits replace most of
+        the recomputation.
 
         Args:
-            request: one of `running`.
-            undone: block copies that were planned for it in this step, and will not be done.
+            request: one of `queues.running`.
+            undone: block copies that this step's plan had for the request, and that will not be done.
         """
         self.queues.remove(request)
         request.num_preemptions += 1
@@ -221,8 +224,8 @@ class Scheduler:
             self._plan.resumed.append(request)
             self._plan.swap_ins += self._swap_space.swap_in(request)
             self.queues.start_running(swapped)
-            # It goes on at once, in the room that `can_swap_in` has counted, so that no other is
-            # preempted for it. Samples that had no blocks to save come back in a later step.
+            # The request continues in this step, in the blocks that `can_swap_in` counted, so no other
+            # request is preempted for it. Samples that had no blocks to save come back in a later step.
             num_planned = len(self._plan.scheduled)
             restored = [seq for seq in request.unfinished if len(seq.block_table)]
             self._schedule_running(request, restored)
@@ -241,7 +244,7 @@ class Scheduler:
         """Admit waiting requests in order, as long as they fit.
 
         Returns:
-            `False` if only this step's token budget ended it.
+            `False` if it stopped only because the step's token budget was used up.
         """
         waiting = self.queues.waiting
         while waiting:
@@ -272,7 +275,11 @@ class Scheduler:
         return True
 
     def _has_place(self, request: Request) -> bool:
-        """Whether the batch has a place for a request's sequences, whatever memory they take now."""
+        """Whether a request may join the batch, apart from the memory that it needs now.
+
+        `max_num_seqs` limits the batch. With `admits_surely`, so does the memory that all its requests
+        may need until they end.
+        """
         joined = [*self.queues.running, request]
         if sum(each.num_seqs for each in joined) > self._max_num_seqs:
             return False

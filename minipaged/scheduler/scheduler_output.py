@@ -1,4 +1,4 @@
-"""SchedulerOutput: the plan of one step; and SchedulerCounts, over all of them."""
+"""SchedulerOutput: the plan of one step. SchedulerCounts: the totals over all steps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from minipaged.request import Request, Sequence
 
 @dataclass(frozen=True)
 class ScheduledSequence:
-    """One sequence's part of a step: compute `num_tokens` tokens after the computed ones.
+    """One sequence's part of a step: compute the next `num_tokens` tokens.
 
-    `copies` are the block copies that must be done first, so that its writes hit no shared block.
+    `copies` are the block copies to do first, so that the sequence does not write into a shared block.
     """
 
     request: Request
@@ -23,7 +23,7 @@ class ScheduledSequence:
 
     @property
     def reaches_end(self) -> bool:
-        """Whether all known tokens are computed after this step, so that it samples the next."""
+        """Whether this step computes the last known token, so that it samples the next one."""
         return self.seq.num_computed_tokens + self.num_tokens == self.seq.num_tokens
 
 
@@ -36,7 +36,7 @@ class SchedulerOutput:
     admitted: list[Request] = field(default_factory=list)
     preempted: list[Request] = field(default_factory=list)
     resumed: list[Request] = field(default_factory=list)
-    """Requests that were swapped out and are back."""
+    """Requests that were swapped out and are swapped in again by this step."""
     swap_outs: list[BlockSwap] = field(default_factory=list)
     swap_ins: list[BlockSwap] = field(default_factory=list)
 
@@ -45,10 +45,10 @@ class SchedulerOutput:
         self.num_tokens += item.num_tokens
 
     def withdraw(self, request: Request) -> list[BlockCopy]:
-        """Take a request's sequences out of the step again, and hand their budget back.
+        """Remove a request's sequences from the plan, which gives their token budget back.
 
         Returns:
-            The copies that were planned for them, and are not done.
+            The block copies that were planned for them, and will not be done.
         """
         copies = [copy for item in self.scheduled if item.request is request for copy in item.copies]
         self.scheduled = [item for item in self.scheduled if item.request is not request]
@@ -58,15 +58,15 @@ class SchedulerOutput:
 
 @dataclass
 class SchedulerCounts:
-    """See `engine/stats.py`, which reports them.
+    """Totals over all steps. `engine/stats.py` reports them.
 
     Attributes:
         scheduled_tokens: tokens in all plans.
-        prompt_tokens: of admitted requests, each counted at its first admission.
-        prefix_cache_queries: tokens looked up in the prefix cache, at first admissions.
-        prefix_cache_hits: tokens found there.
-        preemptions: requests that lost their blocks.
-        swapped_blocks: blocks that went to CPU memory.
+        prompt_tokens: prompt tokens of admitted requests, each request counted once.
+        prefix_cache_queries: tokens looked up in the prefix cache when requests were first admitted.
+        prefix_cache_hits: tokens found in the prefix cache by these lookups.
+        preemptions: how often a request lost its blocks.
+        swapped_blocks: blocks that were swapped out to CPU memory.
     """
 
     scheduled_tokens: int = 0
@@ -80,9 +80,9 @@ class SchedulerCounts:
         """Count a request, unless it was admitted before.
 
         Args:
-            request: it keeps the number of tokens that were found for it.
+            request: the request; `num_cached_tokens` is stored in it.
             num_cached_tokens: tokens found in the prefix cache.
-            was_looked_up: whether the prefix cache was asked at all.
+            was_looked_up: whether the request was looked up in the prefix cache at all.
         """
         if request.num_cached_tokens is not None:
             return

@@ -1,6 +1,7 @@
-"""StaticBatch: a batch that is filled once and runs until its longest member ends.
+"""StaticBatch: a batch that is filled once, and runs until its longest request ends.
 
-So served FasterTransformer and most servers before Orca (paper, section 2.1; chapter 6 measures the cost).
+FasterTransformer and most servers before Orca worked this way (paper, section 2.1). Chapter 6 measures what
+it costs.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ class StaticBatch:
         self._is_full = False
 
     def is_open(self, num_running: int) -> bool:
-        """Whether there is no batch, or one that is not filled yet and of which no member has ended.
+        """Whether requests may join: nothing runs, or the batch is not full and no member has ended.
 
         Args:
-            num_running: requests that run now.
+            num_running: how many requests run now.
         """
         has_member_ended = num_running < self._size
         return num_running == 0 or not (self._is_full or has_member_ended)
 
     def record(self, num_running: int, *, is_full: bool) -> None:
-        """Note what a step admitted.
+        """Record the batch after a step has admitted requests.
 
         Args:
-            num_running: requests that run now.
-            is_full: whether no more requests have room. A step whose token budget was used up has not
-                filled the batch yet.
+            num_running: how many requests run now.
+            is_full: whether the batch is full. It is not full if only the step's token budget was used
+                up.
         """
         self._size = num_running
         self._is_full = is_full

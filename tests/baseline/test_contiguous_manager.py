@@ -1,4 +1,4 @@
-"""ContiguousManager: regions for whole lives, and forks that are copies."""
+"""ContiguousManager: regions are reserved for a request's whole life, and forks are copies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minipaged.sampling.params import SamplingParams
 
 
 class Fixture:
-    """A manager of some slots, and what it copied."""
+    """A manager with some slots, and a list of the copies that it made."""
 
     def __init__(self, num_slots: int, reserve: ReserveRule = "oracle", *, buddy: bool = False) -> None:
         self.copies: list[tuple[int, int, int]] = []
@@ -162,7 +162,7 @@ def test_a_leak_is_an_invariant_error() -> None:
     fixture = Fixture(40)
     request = some(fixture.admit(2, 9))
     fixture.manager.allocator.allocate(3)
-    with pytest.raises(InvariantError, match="reserved are"):
+    with pytest.raises(InvariantError, match="the reserved regions are"):
         fixture.check()
     fixture = Fixture(40)
     request = some(fixture.admit(2, 9))

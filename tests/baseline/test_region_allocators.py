@@ -1,4 +1,4 @@
-"""First fit and buddy against a bitmap: one mark per slot, and searching by looking at every slot."""
+"""First fit and buddy, compared with a bitmap: one mark per slot, and a search over all slots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minipaged.errors import ConfigError, InvariantError
 
 MOST_SLOTS = 70
 PAPER_SLOTS = 15_728
-"""12 GiB of KV cache at 800 KiB per token: OPT-13B on an A100 with 40 GB (FACTS 2)."""
+"""12 GiB of KV cache at 800 KiB per token: OPT-13B on an A100 with 40 GB (paper, Table 1)."""
 
 MAKERS: list[Callable[[int], RegionAllocator]] = [FirstFitAllocator, BuddyAllocator]
 
@@ -29,7 +29,7 @@ def gaps(taken: list[bool]) -> list[Region]:
 
 
 def free_buddies(taken: list[bool]) -> list[Region]:
-    """The free aligned powers of two that lie in no larger one."""
+    """The free, aligned blocks of a power of two of slots that are in no larger such block."""
     found: list[Region] = []
     for size in sorted({next_power_of_two(n) for n in range(1, len(taken) + 1)}, reverse=True):
         for start in range(0, len(taken) - size + 1, size):
@@ -40,7 +40,7 @@ def free_buddies(taken: list[bool]) -> list[Region]:
 
 
 class AgainstBitmap(RuleBasedStateMachine):
-    """Subclasses say which allocator, and what it should do."""
+    """Random histories of one allocator. Subclasses choose the allocator and define what it should do."""
 
     allocator: RegionAllocator
 
@@ -162,7 +162,7 @@ def test_first_fit_merges_whatever_the_order(order: tuple[int, ...]) -> None:
 
 
 def test_enough_free_slots_and_still_no_room() -> None:
-    """External fragmentation: 8 slots are free, and 5 cannot be had."""
+    """External fragmentation: 8 slots are free, but no region of 5 can be allocated."""
     for make in MAKERS:
         allocator = make(16)
         for start in [allocator.allocate(4) for _ in range(4)][::2]:
@@ -173,7 +173,7 @@ def test_enough_free_slots_and_still_no_room() -> None:
 
 
 def test_buddies_merge_only_with_each_other() -> None:
-    """Slots 4 to 11 are free, but are halves of two different blocks."""
+    """Slots 4 to 11 are free, but they are halves of two different blocks, so they cannot merge."""
     allocator = BuddyAllocator(16)
     assert [allocator.allocate(4) for _ in range(4)] == [0, 4, 8, 12]
     allocator.free(4)
@@ -187,7 +187,7 @@ def test_buddies_merge_only_with_each_other() -> None:
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_reserved_to_the_maximum_seven_requests_fit(make: Callable[[int], RegionAllocator]) -> None:
-    """FACTS 2: floor(15,728 / 2048) = 7 requests; the 8.85 % left over is Fig. 2's 8.9 % external."""
+    """floor(15,728 / 2048) = 7 requests. The other 8.85 % are external fragmentation: 8.9 % in Fig. 2."""
     allocator = make(PAPER_SLOTS)
     size = slots_to_reserve("max", num_prompt_tokens=161, num_output_tokens=338, max_model_len=2048)
     starts = [allocator.allocate(size) for _ in range(8)]

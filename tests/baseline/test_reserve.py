@@ -1,4 +1,4 @@
-"""The three rules of reservation."""
+"""The three rules by which a request reserves slots."""
 
 from __future__ import annotations
 

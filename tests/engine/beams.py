@@ -1,4 +1,4 @@
-"""transformers' beam search, and holding the engine's hypotheses against it."""
+"""transformers' beam search, and comparing the engine's hypotheses with it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from minipaged.loading.loader import LoadedModel
 from tests.oracle import Oracle
 
 TIE = 1e-4
-"""Scores within this of each other may come in either order."""
+"""If two scores differ by at most this, their hypotheses may come in either order."""
 
 
 def same_score(a: float, b: float) -> bool:
-    """Whether two scores are within `TIE`; large ones, to what float32 can tell apart (transformers
-    adds up log-probabilities in float32, the engine in Python's floats)."""
+    """Whether two scores differ by at most `TIE`, or by a float32 rounding error if they are large.
+
+    transformers sums log-probabilities in float32, and the engine sums them in Python's floats.
+    """
     return abs(a - b) <= max(TIE, 1e-6 * abs(b))
 
 
@@ -60,7 +62,7 @@ def transformers_beam_search(
 
 
 def assert_hypotheses(output: RequestOutput, expected: list[Expected]) -> None:
-    """The same tokens and scores, rank by rank; only among scores that tie may ranks differ."""
+    """Check that tokens and scores are the same, rank by rank. Ranks may differ among equal scores."""
     assert output.finished
     scores = [sample.score for sample in output.outputs if sample.score is not None]
     tokens = [sample.token_ids for sample in output.outputs]
@@ -77,12 +79,12 @@ def _assert_same(got: list[Expected], expected: list[Expected]) -> None:
 
 
 def with_eos(model: LoadedModel, *eos_token_ids: int) -> LoadedModel:
-    """The same model, ending at other tokens."""
+    """The same model with other end-of-sequence tokens."""
     return dataclasses.replace(model, config=dataclasses.replace(model.config, eos_token_ids=eos_token_ids))
 
 
 def assert_sequences(output: BeamSearchOutput, expected: list[Expected]) -> None:
-    """The same for what `LLM.beam_search` gives."""
+    """The same check for a result of `LLM.beam_search`."""
     num_prompt_tokens = len(output.prompt_token_ids)
     got = [Expected(seq.tokens[num_prompt_tokens:], seq.score) for seq in output.sequences]
     assert all(seq.tokens[:num_prompt_tokens] == output.prompt_token_ids for seq in output.sequences)

@@ -1,4 +1,4 @@
-"""Making engines, driving them, and holding what they say against the oracle."""
+"""Functions that make engines, run them, and compare their outputs with the oracle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minipaged.options import EngineOptions
 from tests.oracle import Oracle
 
 TIE = 1e-4
-"""Where the oracle's two best logits are within this of each other, either is right."""
+"""If the oracle's two best logits differ by at most this, either token is right."""
 
 
 def make_engine(model: LoadedModel, **options: Unpack[EngineOptions]) -> LLMEngine:
@@ -23,7 +23,7 @@ def make_engine(model: LoadedModel, **options: Unpack[EngineOptions]) -> LLMEngi
 
 
 def greedy(max_tokens: int, **changes: object) -> SamplingParams:
-    """Greedy sampling that goes on after an end of sequence."""
+    """Greedy sampling that continues after an end-of-sequence token."""
     options: dict[str, object] = {"temperature": 0.0, "max_tokens": max_tokens, "ignore_eos": True}
     return SamplingParams(**(options | changes))  # pyright: ignore[reportArgumentType]
 
@@ -35,7 +35,7 @@ def run(
     *,
     after_step: Callable[[LLMEngine], None] = LLMEngine.check_invariants,
 ) -> list[RequestOutput]:
-    """Serve some prompts together to the end, and look at the engine after every step."""
+    """Serve some prompts together to the end, and call `after_step` after every step."""
     each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
     for number, (prompt, one) in enumerate(zip(prompts, each, strict=True)):
         engine.add_request(str(number), prompt, one)
@@ -57,7 +57,7 @@ def drain(
 
 
 def assert_all_free(engine: LLMEngine) -> None:
-    """Nothing runs, nothing waits, and every block but the null block is free."""
+    """Check that no request runs or waits, and that every block but the null block is free."""
     stats = engine.stats()
     assert (stats.num_running, stats.num_waiting) == (0, 0)
     num_null_blocks = 1 if engine.config.kv_layout == "paged" else 0
@@ -68,7 +68,7 @@ def assert_all_free(engine: LLMEngine) -> None:
 
 
 def assert_greedy(oracle: Oracle, output: RequestOutput, num_tokens: int | None = None) -> None:
-    """Each output token is the oracle's most likely one, given those before it."""
+    """Check that each output token is the oracle's likeliest one, given the tokens before it."""
     tokens = output.outputs[0].token_ids
     if num_tokens is not None:
         assert len(tokens) == num_tokens
@@ -84,7 +84,7 @@ def assert_greedy(oracle: Oracle, output: RequestOutput, num_tokens: int | None 
 def poison(engine: LLMEngine) -> None:
     """Fill every slot that no unfinished sequence has written with NaN, except in the null block.
 
-    Cached blocks keep their contents. Whatever reads a slot that it does not own shows it now.
+    Cached blocks keep their contents. A sequence that reads a slot of another owner now gets NaN.
     """
     if engine.config.kv_layout == "none":
         return
@@ -117,6 +117,6 @@ def num_slots(engine: LLMEngine) -> int:
 
 
 def check_and_poison(engine: LLMEngine) -> None:
-    """What a demanding test does after every step."""
+    """Check all invariants, and poison the free slots: for use after every step."""
     engine.check_invariants()
     poison(engine)

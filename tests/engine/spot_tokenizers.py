@@ -1,4 +1,4 @@
-"""Two small tokenizers, made on the spot: the two ways in which models spell bytes."""
+"""Two small tokenizers, made in code: the two ways in which tokenizers represent bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SPECIALS = ["<s>", "</s>"]
 
 @dataclass(frozen=True)
 class SpotTokenizer:
-    """A tokenizer, and which of its tokens is which.
+    """A tokenizer, and the kinds of its tokens.
 
     Attributes:
         backend: the tokenizer.
@@ -38,14 +38,14 @@ class SpotTokenizer:
 
 
 def _byte_characters() -> dict[int, str]:
-    """GPT-2's printable stand-in for each byte: itself where printable, else from U+0100 on."""
+    """GPT-2's printable character for each byte: the byte itself if printable, else one from U+0100 on."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [value for value in range(256) if value not in plain]
     return {**{v: chr(v) for v in plain}, **{v: chr(0x100 + i) for i, v in enumerate(others)}}
 
 
 def byte_level() -> SpotTokenizer:
-    """As GPT-2, Llama 3 and Qwen. Some tokens hold parts of characters, or end inside one."""
+    """A tokenizer like those of GPT-2, Llama 3 and Qwen. Some tokens hold only a part of a character."""
     character = _byte_characters()
     vocab = {character[value]: value for value in range(256)}
     merges: list[tuple[str, str]] = []
@@ -68,9 +68,9 @@ def byte_level() -> SpotTokenizer:
 
 
 def byte_fallback(*, metaspace: bool = False) -> SpotTokenizer:
-    """As Llama 2: words with "▁" for a space; bytes for characters that have no token.
+    """A tokenizer like Llama 2's: words with "▁" for a space; bytes for characters that have no token.
 
-    With `metaspace`, spelled as newer tokenizer files do: the first token loses all leading spaces.
+    `metaspace` uses the form of newer tokenizer files, where the first token loses all leading spaces.
     """
     names = ["▁", "▁Hello", "▁the", "l", "o", "é", "你", "▁▁▁", "!", "\n", "▁a", "b"]
     vocab = {"<unk>": 0, "<s>": 1, "</s>": 2}

@@ -1,4 +1,4 @@
-"""What a beam search reports: texts, blocks, copies and the saving by sharing; and its refusals."""
+"""The outputs of a beam search (texts, blocks, copies, the saving by sharing), and refused searches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXTS = ["Once upon a time", "The little dog was"]
 @pytest.mark.smollm2
 @pytest.mark.parametrize("width", [2, 4, 6])
 def test_smollm2(smollm2: Pair, width: int) -> None:
-    """Texts and scores of transformers; the last prompt, a question, comes to an end of sequence."""
+    """Texts and scores are those of transformers. The last prompt ends with an end-of-sequence token."""
     tokenizer = smollm2.model.tokenizer
     assert tokenizer is not None
     prompts = [
@@ -98,12 +98,15 @@ def test_nothing_is_reported_before_the_end(nano_model: LoadedModel) -> None:
 
 
 def test_blocks_copies_and_saving(random_models: dict[str, Pair]) -> None:
-    """A prompt of three full blocks and a token. All beams share the blocks; of the last block each
-    beam but one makes its copy, and never more than one block at a time is copied for a beam."""
+    """A prompt of three full blocks and one token.
+
+    All beams share the full blocks. Each beam but one copies the last block. Never more than one block at a
+    time is copied for a beam.
+    """
     engine = make_engine(random_models["llama-gqa"].model, block_size=4, num_blocks=100)
     engine.add_request("0", PROMPT, BeamSearchParams(4, 2, ignore_eos=True))
     usage = drain(engine, after_step=check_and_poison)["0"].block_usage
-    # The prompt: 4 blocks. Then four beams with 4 entries each, of which the first 3 are the same.
+    # The prompt has 4 blocks. Then four beams have 4 table entries each, and the first 3 are the same.
     assert usage.num_copied_blocks == 3
     assert usage.peak_blocks == 3 + 4
     assert (usage.logical_blocks, usage.physical_blocks) == (4 + 16, 4 + 7)
@@ -122,7 +125,7 @@ def test_the_saving_of_parallel_sampling(random_models: dict[str, Pair]) -> None
 
 
 def test_beams_share_more_than_samples_do(random_models: dict[str, Pair]) -> None:
-    """They part late and anew in each step, so what they have in common grows (paper, Fig. 15)."""
+    """Beams diverge again in each step, so their common prefix grows (paper, Fig. 15)."""
     savings = []
     for params in (
         BeamSearchParams(6, 40, ignore_eos=True),

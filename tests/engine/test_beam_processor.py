@@ -1,4 +1,4 @@
-"""Beam search in the engine gives transformers' hypotheses and scores, whatever happens on the way."""
+"""Beam search in the engine gives transformers' hypotheses and scores, even under memory pressure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROMPT = [(11 * i + 3) % 250 for i in range(13)]
 
 
 def met_tokens(pair: Pair, count: int, width: int = 4) -> list[int]:
-    """The commonest tokens in what beams reach after their first few: good ends of sequence."""
+    """The most frequent tokens after the first four of each hypothesis: good end-of-sequence tokens."""
     unending = BeamSearchParams(width, 12, ignore_eos=True)
     reached: Counter[int] = Counter()
     for hypothesis in transformers_beam_search(pair.oracle, PROMPT, unending, ()):
@@ -139,9 +139,11 @@ def test_nothing_on_the_way_changes_anything(
     seed: int,
     share: float,
 ) -> None:
-    """Several searches in a pool that just holds the largest; budgets that spread the beams of a search
-    over several steps; and preemption anywhere, also while the candidates of some beams are known and
-    those of others are not."""
+    """Several searches in a pool that holds only the largest one.
+
+    Small budgets spread the beams of a search over several steps. Preemption may come at any point, even
+    when the candidates of only some beams are known.
+    """
     pair, rng = random_models[name], random.Random(seed)
     eos = met_tokens(pair, num_eos)
     params = BeamSearchParams(width, max_tokens, length_penalty)
@@ -178,7 +180,7 @@ def test_nothing_on_the_way_changes_anything(
 
 
 def test_beside_ordinary_requests(random_models: dict[str, Pair]) -> None:
-    """In a pool too small for all of them, so that each is preempted for others."""
+    """The pool is too small for all of them, so that each is preempted."""
     pair = random_models["llama-gqa"]
     eos = met_tokens(pair, 1)
     model = with_eos(pair.model, *eos)
@@ -213,7 +215,7 @@ def test_beside_ordinary_requests(random_models: dict[str, Pair]) -> None:
 def test_aborted_at_any_step_it_leaves_nothing(
     nano_model: LoadedModel, budget: int, mode: PreemptionMode
 ) -> None:
-    """Also in the middle of a step of the search, while it waits, and while it is swapped out."""
+    """Even in the middle of a search step, while it waits, and while it is swapped out."""
     params = BeamSearchParams(4, 8, ignore_eos=True)
     seen: set[str] = set()
     for num_steps in range(40):

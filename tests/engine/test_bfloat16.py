@@ -1,7 +1,7 @@
 """bfloat16 on the fast path: transformers' greedy tokens in bfloat16, up to near ties.
 
-A bfloat16 has 8 bits, and each of two engines rounds sums that it takes in an order of its own. So where two
-tokens' logits are closer than those roundings, either may win. What counts as that close is written here.
+A bfloat16 has 8 significant bits, and two engines that add in different orders round differently. So if the
+logits of two tokens differ by less than these rounding errors, either may win.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ PROMPTS = (
 LENGTH = 48
 
 NEAR_TIE = 2**-4
-"""Between two logits in float32: they are around 10, where this is one step of bfloat16."""
+"""The largest difference of two float32 logits that counts as a tie. They are around 10, where neighbouring
+bfloat16 numbers differ by this much."""
 
 
 @pytest.fixture(scope="module")

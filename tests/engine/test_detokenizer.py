@@ -1,4 +1,4 @@
-"""Detokenizer: the right text, as early as it is certain, at a bounded cost per token."""
+"""Detokenizer: the right text, as soon as it is final, at a bounded cost per token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHARACTERS = st.one_of(
 )
 TEXTS = st.lists(CHARACTERS, max_size=30).map("".join)
 
-# Bytes around every rule of UTF-8: leads, continuations, too long, surrogates, beyond the last.
+# Bytes for every rule of UTF-8: lead bytes, continuations, overlong forms, surrogates, past U+10FFFF.
 AWKWARD = b"\xe2\x82\xac\xf0\x9f\x98\x80\xff\xed\xa0\xc0\xf4\x90\xbfa \xc3\xa9"
 
 
@@ -66,7 +66,7 @@ def test_byte_level_text(prompt: str, text: str) -> None:
 @settings(max_examples=150, deadline=None)
 @given(TEXTS)
 def test_never_half_a_character_and_never_late(text: str) -> None:
-    """After each token: all whole characters so far, but U+FFFD at the end may wait."""
+    """After each token all complete characters are returned. Only U+FFFD at the end may be held back."""
     output = BYTES.spell(text.encode())
     shown = ""
     detokenizer = Detokenizer(BYTES.decode)
@@ -108,8 +108,10 @@ def test_fallback_adds_what_decoding_everything_adds(
 
 
 def fallback_reading(output: Sequence[int]) -> str:
-    """What is promised for any ids after visible text: of each run of bytes the longest valid
-    beginning is text, and every byte after it is U+FFFD."""
+    """The expected text for any ids after visible text.
+
+    In each run of bytes, the longest valid beginning is text, and every byte after it is U+FFFD.
+    """
     text = ""
     run = b""
     value_of = {token: value for value, token in FALLBACK.byte.items()}
@@ -142,7 +144,7 @@ def test_fallback_any_ids(output: list[int]) -> None:
 
 
 def test_space_as_a_byte_after_a_long_character() -> None:
-    """The decoder drops a leading space however it is spelled, so a space alone is no context."""
+    """The decoder drops a leading space, even one that is a byte token. So a space cannot be the context."""
     for before in range(8):
         output = FALLBACK.spell(("a" * before + " 𐀀 b" * 3 + "𐀀 ").encode()) + [FALLBACK.words[1]] * 2
         assert "".join(pieces(FALLBACK, [], output)) == FALLBACK.decode(output)
@@ -152,7 +154,7 @@ def test_leading_space_depends_on_the_prompt() -> None:
     hello = FALLBACK.words[1]
     assert pieces(FALLBACK, [], [hello, hello]) == ["Hello", " Hello", ""]
     assert pieces(FALLBACK, FALLBACK.specials, [hello]) == ["Hello", ""]
-    # A prompt that is a space alone does not show, but it has used up the rule.
+    # A prompt of only a space has no text, but its space is the one that the decoder drops.
     assert pieces(FALLBACK, [FALLBACK.words[0], 1, 1, 1, 1, 1], [hello]) == [" Hello", ""]
     for prompt in ([hello], [hello, 1, 1, 1, 1, 1, 1], FALLBACK.spell("你".encode())):
         assert pieces(FALLBACK, prompt, [hello]) == [" Hello", ""]
@@ -195,7 +197,7 @@ def test_work_per_token_is_bounded(tokenizer: SpotTokenizer, name: str) -> None:
         "specials": tokenizer.specials * NUM,
         "special inside": [tokenizer.byte[0xE2], *tokenizer.specials * NUM],
         "words": tokenizer.words * NUM,
-        # The last token of each step ends inside a character, and the next one finishes it.
+        # The last token of each round ends inside a character, and the next token completes that character.
         "always inside": [tokenizer.byte[0xE2], tokenizer.byte[0x82], *[tokenizer.words[6]] * NUM],
     }
     output = streams[name][:NUM]

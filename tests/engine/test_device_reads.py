@@ -1,7 +1,7 @@
-"""A step reads the device once: for all that it found out. Each read waits for all work that is queued.
+"""A step reads all its results from the device at once. Each read waits for all work that is queued.
 
-Without a GPU nothing waits, but each read is a call, and the calls can be counted. The kernels are
-left out, since the interpreter is nothing but reads; what is around them runs.
+Without a GPU nothing waits, but each read is a call, and these tests count the calls. The kernels are
+replaced, since Triton's interpreter reads all the time. All code around them runs.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ PROMPTS = [[3, 1, 4, 1, 5], [2, 7], [1]]
 
 
 class ReadCounter(TorchFunctionMode):
-    """Lists the calls that make a host wait for its device. What comes of a read is on the host, and
-    may be looked at."""
+    """Lists the calls that make the host wait for the device.
+
+    The result of a read is on the host, so reading it again is not counted.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +64,7 @@ class ReadCounter(TorchFunctionMode):
 
 
 class NoKernel:
-    """In the place of a kernel: zeros in all that it could write."""
+    """Replaces a kernel. It writes zeros to all tensors that the kernel might write."""
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
         def launch(*args: object, **options: object) -> None:
@@ -98,7 +100,7 @@ def without_kernels(nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, names in kernels.items():
         for name in names:
             monkeypatch.setattr(module, name, NoKernel())
-    # On a CPU the sampler looks whether few tokens are left; elsewhere it does not.
+    # On a CPU the sampler reads how many tokens the filters have kept; on other devices it does not.
     monkeypatch.setattr(draw, "_survivors", lambda logits: None)
 
 

@@ -1,4 +1,4 @@
-"""Whatever the configuration, the engine's greedy tokens are transformers'."""
+"""In every configuration, the engine's greedy tokens are those of transformers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VOCAB = 257
 
 @st.composite
 def workloads(draw: st.DrawFn, block_size: int) -> list[tuple[list[int], int]]:
-    """Prompts, some with a shared beginning, of lengths around block boundaries; output lengths."""
+    """Prompts with lengths around block boundaries, some with a shared beginning; and output lengths."""
     token = st.integers(0, VOCAB - 1)
     common = draw(st.lists(token, min_size=0, max_size=40))
     jobs = []
@@ -41,7 +41,7 @@ def test_greedy_tokens_for_any_configuration(random_models: dict[str, Pair], dat
     engine = make_engine(
         pair.model,
         block_size=block_size,
-        # From "just one request fits" up to plenty.
+        # From a pool in which only one request fits to one with more than enough blocks.
         num_blocks=smallest + data.draw(st.sampled_from([0, 1, 2, smallest, 200]), label="spare"),
         max_model_len=longest,
         max_num_batched_tokens=data.draw(st.sampled_from([1, 2, 3, 7, 16, 33, 512]), label="budget"),

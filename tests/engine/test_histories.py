@@ -1,4 +1,4 @@
-"""Random histories of an engine: whatever happens in whatever order, the books balance."""
+"""Random histories of an engine: after every event, in any order, all bookkeeping agrees."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def random_engine(model: LoadedModel, rng: random.Random) -> LLMEngine:
     if layout == "paged":
         options |= {"num_blocks": 1 + -(-max_model_len // block_size) + spare_blocks}
         return make_engine(model, **(options | paged_options(rng)))
-    # The smallest pool whose largest region holds a request, also if that is a power of two.
+    # The smallest pool whose largest region holds a request, even if regions are powers of two.
     options |= {
         "kv_layout": layout,
         "num_blocks": next_power_of_two(max_model_len) // block_size + spare_blocks,
@@ -75,13 +75,13 @@ def add_random_request(engine: LLMEngine, rng: random.Random, request_id: str) -
 
 
 def step(engine: LLMEngine) -> None:
-    """Nobody reads a slot that is not its own: what comes of NaN would end with an error."""
+    """Check that no sequence read another's slots: those hold NaN, and NaN ends a request with an error."""
     for output in engine.step():
         assert all(sample.finish_reason != "abort" for sample in output.outputs), output
 
 
 def fail_one_step(engine: LLMEngine) -> None:
-    """Like a forward pass that runs out of memory."""
+    """Stands for a forward pass that runs out of memory."""
 
     def fail(output: object) -> None:
         raise MemoryError("none left")

@@ -1,4 +1,4 @@
-"""Ctrl-C may come between any two lines: afterwards the engine works, with no wrong token and no leak."""
+"""Ctrl-C may come between any two lines. Afterwards the engine works, without wrong tokens or leaks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class InterruptAtLine:
 
 
 def interrupted(at: int, run: Callable[[], object]) -> bool:
-    """Run with an interrupt at the n-th line; whether it came."""
+    """Run with an interrupt at the n-th line. Returns whether that line was reached."""
     tracer = InterruptAtLine(at)
     before = sys.gettrace()
     sys.settrace(tracer.trace)
@@ -105,8 +105,11 @@ def test_steps_interrupted_anywhere_leave_an_engine_that_goes_on(tiny: Pair) -> 
 
 
 def test_a_sample_interrupted_while_it_comes_back(tiny: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its siblings have finished, and it has been given the first of its blocks: it must not take itself for
-    a sibling and wait for what it is to compute."""
+    """The interrupt comes when a resuming sample, whose siblings have finished, has got its first block.
+
+    The sample must not count as its own sibling: then it would wait forever for tokens that it must compute
+    itself.
+    """
     engine = make_engine(tiny.model, block_size=4, num_blocks=14, max_model_len=24)
     engine.add_request("0", PROMPTS[0], greedy(6))
     engine.step()
@@ -132,7 +135,7 @@ def test_a_sample_interrupted_while_it_comes_back(tiny: Pair, monkeypatch: pytes
 def test_copies_of_a_step_interrupted_while_it_is_planned(
     tiny: Pair, fork_mode: ForkMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The samples have new blocks by then, and nothing in them: they must not go on from there."""
+    """At that point the samples have new blocks without contents. They must not continue with these."""
     params = SamplingParams(n=3, seed=1, max_tokens=6, ignore_eos=True)
     expected: list[list[int]] | None = None
     add_item = SchedulerOutput.add

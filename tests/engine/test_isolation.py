@@ -1,4 +1,4 @@
-"""Engines do not touch each other, requests do not touch each other, and nothing is left behind."""
+"""Engines do not affect each other, requests do not affect each other, and no memory is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits and counts of the layouts without blocks, and what an engine with them says."""
+"""The limits, counts and messages of engines whose KV layout has no blocks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_can_never_fit_is_refused_with_the_arithmetic(nano_model: LoadedMod
 
 
 def test_copied_forks_need_more_blocks(nano_model: LoadedModel) -> None:
-    """Prompt 8 and 5 tokens, block 4: three blocks each, of which two could be shared."""
+    """8 prompt and 5 output tokens, in blocks of 4: three blocks for each sample. Two could be shared."""
     params = SamplingParams(n=3, max_tokens=5)
     options = EngineOptions(block_size=4, num_blocks=9, max_model_len=16)
     make_engine(nano_model, **options).add_request("a", [1] * 8, params)
@@ -88,7 +88,8 @@ def test_counts_of_a_contiguous_engine(nano_model: LoadedModel) -> None:
     stats = engine.stats()
     assert (stats.num_blocks, stats.num_free_blocks, stats.kv_cache_usage) == (10, 2, 0.8)
     assert (stats.num_running, stats.num_waiting) == (2, 1)
-    # 2 x 16 slots reserved: 3 tokens, 4 more that will be computed, 9 for nothing; 8 are too few for c.
+    # 2 x 16 slots are reserved, each for 3 tokens, 4 more that will be computed, and 9 that are wasted. The
+    # 8 free slots are too few for c.
     assert engine.memory_breakdown() == MemoryBreakdown(6, 8, 18, 8, 0)
     engine.abort_request("c")
     assert engine.memory_breakdown() == MemoryBreakdown(6, 8, 18, 0, 8)

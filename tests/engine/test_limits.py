@@ -1,4 +1,4 @@
-"""Requests at and beyond every limit: a documented outcome, and an engine that goes on."""
+"""Requests at and beyond every limit: the outcome is as documented, and the engine continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an engine says its KV memory divides, against marks on single slots."""
+"""The memory breakdown of a running engine, compared with a mark on each slot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.engine.driving import greedy, make_engine, run
 
 
 def marked(engine: LLMEngine) -> MemoryBreakdown:
-    """Give each slot of the pool the best mark that any sequence has for it, and count the marks."""
+    """Mark each slot of the pool, and count the marks. If sequences disagree, the best mark counts."""
     size = engine.config.block_size
     marks = dict.fromkeys(range(size, engine.manager.pool.num_blocks * size), "free")
     for wanted in ("never", "later", "token"):  # the best one last
@@ -77,7 +77,7 @@ def test_it_adds_up_to_the_pool_after_every_step(nano_model: LoadedModel, first:
 
 
 def test_one_request_from_beginning_to_end(nano_model: LoadedModel) -> None:
-    """Block 4, 8 of them: 5 prompt tokens, 6 tokens of output, the last of which is never computed."""
+    """8 blocks of 4, 5 prompt tokens and 6 output tokens. The last output token is never computed."""
     engine = make_engine(nano_model, block_size=4, num_blocks=9, max_model_len=16)
     found: list[MemoryBreakdown] = [engine.memory_breakdown()]
     run(engine, [[1, 2, 3, 4, 5]], greedy(6), after_step=lambda e: found.append(e.memory_breakdown()))

@@ -1,4 +1,4 @@
-"""What a request's output says: texts, reasons, log-probabilities, times."""
+"""The fields of a request's output: texts, reasons, log-probabilities, times."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_end_of_sequence(tiny: Pair, engine: LLMEngine, monkeypatch: pytest.Monk
 def test_a_stop_string_across_tokens(engine: LLMEngine, tiny: Pair, include: bool) -> None:
     [free] = run(engine, [PROMPT], SamplingParams(seed=3, max_tokens=40, ignore_eos=True))
     text = free.outputs[0].text
-    # A tiny token is one byte, so any three characters lie across tokens.
+    # A token of the model "tiny" is one byte, so any three characters are several tokens.
     start = next(i for i in range(8, len(text) - 3) if "\ufffd" not in text[i : i + 3])
     stop = text[start : start + 3]
     at = text.index(stop)

@@ -1,4 +1,4 @@
-"""Fig. 6 and Fig. 8 of the paper in the running engine: the same blocks, and what is in them."""
+"""Fig. 6 and Fig. 8 of the paper in the running engine: the same blocks, with the right contents."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from tests.model_pairs import Pair
 
 N = 64
 PROMPT = [(7 * i) % 250 for i in range(20)]
-"""In blocks of 16: a full one, and one with 4 tokens."""
+"""20 tokens. In blocks of 16 these are one full block, and one with 4 tokens."""
 NUM_TOKENS = 8
 
 
 def sampling(n: int = N, seed: int = 5) -> SamplingParams:
-    # Hot enough that no two of 64 are likely to be the same story.
+    # The temperature is so high that two equal samples among 64 are unlikely.
     return SamplingParams(n=n, seed=seed, temperature=2.0, max_tokens=NUM_TOKENS, ignore_eos=True)
 
 
@@ -91,8 +91,10 @@ def test_a_sample_depends_on_its_index_and_not_on_how_many_there_are(engine: LLM
 
 
 def test_under_pressure_they_stay_the_same(engine: LLMEngine, tiny: Pair) -> None:
-    """A pool of the smallest legal size, 1 shared block and 64 of their own, beside an older request
-    that takes some of it from them."""
+    """The pool has the smallest possible size: 1 shared block, and one more for each of the 64 samples.
+
+    An older request needs some of these blocks too.
+    """
     [alone] = run(engine, [PROMPT], sampling())
     tight = make_engine(tiny.model, num_blocks=1 + 1 + N, max_model_len=64)
     both = run(tight, [PROMPT[:9], PROMPT], [greedy(40), sampling()])

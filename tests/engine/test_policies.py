@@ -1,4 +1,4 @@
-"""In which order requests run, and how much a long prompt may delay the others."""
+"""The order in which requests run, and how much a long prompt may delay other requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_shortest_prompt_first(nano_model: LoadedModel) -> None:
 
 
 def test_under_shortest_nobody_starves(nano_model: LoadedModel) -> None:
-    """Short prompts keep coming; the long one runs before the bound is over."""
+    """Short prompts keep arriving. The long one runs before the engine has scheduled the bound's tokens."""
     engine = one_by_one(nano_model, "shortest")
     long = 60
     engine.add_request("0", [1], greedy(1))
@@ -63,7 +63,7 @@ def test_under_shortest_nobody_starves(nano_model: LoadedModel) -> None:
         number += 1
         engine.add_request(str(number), [1, 2], greedy(1))
         done = any(output.request_id == "long" and output.finished for output in engine.step())
-        # Each newcomer ranks behind the long one once this many tokens have been scheduled.
+        # Once this many tokens have been scheduled, each new request ranks behind the long one.
         assert engine.scheduler.counts.scheduled_tokens <= AGEING * long + 2 * long
     for request_id in list(engine._requests):
         engine.abort_request(request_id)
@@ -73,8 +73,10 @@ def test_under_shortest_nobody_starves(nano_model: LoadedModel) -> None:
 def test_a_long_prompt_delays_running_requests_by_no_more_than_the_budget(
     nano_model: LoadedModel, monkeypatch: pytest.MonkeyPatch, budget: int
 ) -> None:
-    """The trace of the steps: while the long prompt is computed in chunks, every running request gets
-    its token in every step, and no step computes more than the budget."""
+    """A long prompt is computed in chunks, in several steps.
+
+    In each of them, every running request gets its token, and the step stays within its budget.
+    """
     engine = make_engine(nano_model, block_size=4, num_blocks=400, max_num_batched_tokens=budget)
     trace: list[dict[str, int]] = []
     schedule = engine.scheduler.schedule

@@ -1,4 +1,4 @@
-"""Losing its blocks costs a request time, and nothing else."""
+"""A request that loses its blocks loses time, but its output stays the same."""
 
 from __future__ import annotations
 

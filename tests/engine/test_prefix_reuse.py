@@ -1,4 +1,4 @@
-"""The prefix cache in the running engine: what is computed again, and who may share."""
+"""The prefix cache in the running engine: which tokens are computed again, and which requests may share."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_output_tokens_are_reused_as_well(tiny: Pair) -> None:
     [first] = run(engine, [[9] * 10], greedy(22))
     longer = first.prompt_token_ids + first.outputs[0].token_ids + [1, 2, 3]
     [second] = run(engine, [longer], greedy(5), after_step=check_and_poison)
-    # 31 tokens were computed (the last one sampled never is): three full blocks.
+    # 31 tokens were computed (the last sampled token never is): three full blocks.
     assert second.num_cached_tokens == 24
     assert_greedy(tiny.oracle, second, 5)
 

@@ -1,4 +1,4 @@
-"""Every stage and every layout gives the same tokens, in little memory as well."""
+"""Every stage and every layout gives the same tokens, even in little memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LAYOUTS: dict[str, EngineOptions] = {
 
 
 def at_stage(pair: Pair, stage: int) -> LLMEngine:
-    """Room for two requests of the greatest length."""
+    """Enough for two requests of the greatest length."""
     return LLMEngine(
         EngineConfig.at_stage(
             stage, dtype="float32", device="cpu", block_size=4, num_blocks=33, max_model_len=64
@@ -106,7 +106,7 @@ def test_samples_and_beams_are_the_same_in_every_layout(tiny: Pair, name: str, b
 
 
 def test_what_a_stage_adds() -> None:
-    """Each stage differs from the one before in what its chapter is about, and in nothing else."""
+    """Each stage differs from the one before only in the subject of its chapter."""
     configs = [EngineConfig.at_stage(stage) for stage in STAGES]
     changes = [
         sorted(name for name in vars(after) if getattr(after, name) != getattr(before, name))

@@ -1,4 +1,4 @@
-"""On a GPU the cache gets what weights, steps and captured steps leave of gpu_memory_utilization."""
+"""On a GPU the cache gets `gpu_memory_utilization` minus the needs of weights, steps and captured steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tiny() -> LoadedModel:
 def planned_blocks(
     tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch, step_bytes: Callable[[], int], config: EngineConfig
 ) -> int:
-    """Blocks on a made-up GPU of 1,000 MiB, with 100 MiB in use; 20 MiB more once a step has run."""
+    """The number of blocks on a made-up GPU of 1,000 MiB. 100 MiB are in use, and 120 after a step."""
     used = [100 * MIB]
 
     def measured() -> int:
@@ -95,7 +95,7 @@ def test_what_is_run(
 
 
 def test_a_step_runs_the_whole_model(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All tokens through all layers, and logits of the rows that are sampled."""
+    """It computes all tokens in all layers, and the logits of the sampled rows."""
     shapes: list[tuple[int, ...]] = []
     decoder = tiny.decoder
     logits = decoder.logits

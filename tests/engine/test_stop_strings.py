@@ -1,4 +1,4 @@
-"""StopChecker: against a search of the whole text, however it is cut."""
+"""StopChecker, compared with a search in the whole text, for any division into pieces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def feed_all(checker: StopChecker, feeds: Sequence[tuple[str, bool]]) -> tuple[s
 
 
 def naive(stop: tuple[str, ...], feeds: Sequence[tuple[str, bool]], include: bool) -> tuple[str, str | None]:
-    """The rule, read off the whole text: the first end of a stop string that counts; there, the longest."""
+    """The rule for a whole text: the first end of a stop string that counts, and the longest one there."""
     text = "".join(delta for delta, _ in feeds)
     counts = [active for delta, active in feeds for _ in delta]
     for end in range(1, len(text) + 1):

@@ -38,7 +38,7 @@ def swapping(tiny: Pair, num_blocks: int = 60, num_cpu_blocks: int | None = None
 
 
 def contents(engine: LLMEngine) -> list[torch.Tensor]:
-    """The keys and values of each sequence of the first running request, computed slots alone."""
+    """The keys and values of each sequence of the first running request: only the computed slots."""
     size = engine.config.block_size
     result = []
     for seq in engine.scheduler.queues.running[0].sequences:
@@ -158,8 +158,10 @@ def test_cpu_blocks_without_swapping_are_refused(tiny: Pair) -> None:
 def test_a_copy_that_was_planned_but_not_done_is_saved_from_its_source(
     tiny: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The two samples write into the block they share: one of them is to copy it. In the same step an
-    urgent request needs a block, and the pool is dry."""
+    """Two samples are about to write into a block that they share, so a copy of it is planned.
+
+    In the same step an urgent request needs a block, and none is free.
+    """
     params = SamplingParams(n=2, seed=4, max_tokens=3, ignore_eos=True)
     prompt = PROMPTS[0][:6]
     alone = swapping(tiny)

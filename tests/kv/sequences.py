@@ -1,4 +1,4 @@
-"""Making managers and sequences, and computing tokens without a model."""
+"""Functions that make managers and sequences, and that compute tokens without a model."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def make_request(*sequences: Sequence, cache_salt: str | None = None) -> Request
 def compute(
     manager: BlockManager, seq: Sequence, num_tokens: int | None = None, salt: str | None = None
 ) -> list[BlockCopy]:
-    """Compute the next tokens of a sequence, all by default, and make its full blocks findable.
+    """Compute the next tokens of a sequence (by default all), and cache its full blocks.
 
-    There must be enough blocks. Returns the copies that had to be done.
+    There must be enough blocks. Returns the block copies that were needed.
     """
     if num_tokens is None:
         num_tokens = seq.num_tokens - seq.num_computed_tokens
@@ -54,14 +54,14 @@ def compute(
 
 
 def computed(manager: BlockManager, token_ids: Iterable[int], salt: str | None = None) -> Sequence:
-    """A sequence of these tokens, all of them computed, none of them found in the prefix cache."""
+    """A sequence of these tokens. All are computed, without prefix hits."""
     seq = Sequence(list(token_ids))
     compute(manager, seq, salt=salt)
     return seq
 
 
 def forked(manager: BlockManager, parent: Sequence, num_tokens: int | None = None) -> Sequence:
-    """Another sample that shares what the parent has computed, or the first `num_tokens` of it."""
+    """A sample that shares the parent's first `num_tokens` tokens, or all its computed tokens."""
     if num_tokens is None:
         num_tokens = parent.num_computed_tokens
     child = Sequence(parent.token_ids[:num_tokens], parent.index + 1)
@@ -75,7 +75,7 @@ def hits(manager: BlockManager, token_ids: Iterable[int], salt: str | None = Non
 
 
 def state(manager: BlockManager, *sequences: Sequence) -> list[object]:
-    """All bookkeeping, for comparing."""
+    """All bookkeeping as one value that can be compared."""
     pool = manager.pool
     return [
         list(pool.free_queue),

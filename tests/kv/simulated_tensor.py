@@ -1,8 +1,8 @@
 """A KV cache without numbers: each slot holds the text whose keys and values would be there.
 
-What attention computes at a position depends on all tokens up to it, and on nothing else. So a slot
-"holds" the tuple of these tokens, and reading a sequence back through its block table shows whether
-it would have seen its own past.
+The keys and values of a position depend only on the tokens up to that position. So here each slot holds the
+tuple of these tokens. Reading a sequence back through its block table shows whether attention would have
+read the right keys and values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SimulatedTensor:
             self._slots[self._slot(block_table, position)] = tuple(token_ids[: position + 1])
 
     def read(self, block_table: Sequence[int], length: int) -> list[Text | None]:
-        """What the first `length` positions hold."""
+        """The contents of a sequence's first `length` positions."""
         return [self._slots.get(self._slot(block_table, position)) for position in range(length)]
 
     def read_block(self, block_id: int) -> list[Text | None]:
@@ -50,5 +50,5 @@ class SimulatedTensor:
 
 
 def texts(token_ids: Sequence[int], length: int) -> list[Text]:
-    """What a sequence's first `length` positions should hold."""
+    """The expected contents of a sequence's first `length` positions."""
     return [tuple(token_ids[: position + 1]) for position in range(length)]

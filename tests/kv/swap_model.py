@@ -1,7 +1,7 @@
-"""What a random history with swapping is held against: see `test_swap_stateful`.
+"""The model with which `test_swap_stateful` compares random histories with swapping.
 
-The model is the tokens of each sequence, and plain counts of who names a block. The contents are in the
-real tensors, where every slot that nobody may read is spoilt.
+The model has the tokens of each sequence, and counts how many tables name each block. The contents are in the
+real tensors. Slots that no sequence may read hold a number that no token has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.kv.text_tensors import TextTensors
 
 @dataclass(frozen=True)
 class Item:
-    """Tokens of one sequence that a step computes, up to position `end - 1`."""
+    """One sequence's part of a step: compute its tokens up to position `end - 1`."""
 
     request: Request
     seq: Sequence
@@ -29,7 +29,7 @@ class Item:
 
 @dataclass
 class Plan:
-    """A step that is not executed yet. Once somebody comes in, nobody is preempted any more."""
+    """A step that is not executed yet. Once it is closed, it preempts no request."""
 
     outs: list[BlockSwap] = field(default_factory=list)
     ins: list[BlockSwap] = field(default_factory=list)
@@ -39,14 +39,16 @@ class Plan:
 
 
 def sharing(tables: Seq[Seq[int]]) -> list[list[int]]:
-    """The tables, with blocks numbered in the order of their appearance: who shares what with whom."""
+    """The tables with their blocks numbered in order of appearance. They show only the sharing."""
     names: dict[int, int] = {}
     return [[names.setdefault(block, len(names)) for block in table] for table in tables]
 
 
 def blocks_to_go_on(request: Request, size: int) -> int:
-    """Blocks that a swapped-out request holds when all of its known tokens are computed: found by doing
-    it, with copy-on-write, on plain lists."""
+    """How many blocks a swapped-out request holds once all of its known tokens are computed.
+
+    Counted by simulating copy-on-write on plain lists.
+    """
     tables = sharing([seq.cpu_block_table for seq in request.unfinished])
     count = Counter(block for table in tables for block in table)
     for seq, table in zip(request.unfinished, tables, strict=True):
@@ -60,8 +62,7 @@ def blocks_to_go_on(request: Request, size: int) -> int:
 
 
 class SwapModel:
-    """A manager, a swap space and their tensors, with the requests that run and those that are swapped
-    out, and the step that is being planned."""
+    """A manager, a swap space and their tensors; the running and the swapped requests; the planned step."""
 
     def set_up(self, num_blocks: int, num_cpu_blocks: int, block_size: int, *, caching: bool) -> None:
         self.manager = make_manager(num_blocks, block_size, caching=caching)
@@ -75,7 +76,7 @@ class SwapModel:
         return Counter(b for request in self.running for seq in request.sequences for b in seq.block_table)
 
     def cpu_blocks(self) -> list[int]:
-        """Those in use; one that two requests name appears twice."""
+        """The CPU blocks in use. A block that two requests name appears twice."""
         return [
             b for request in self.swapped for b in {b for s in request.sequences for b in s.cpu_block_table}
         ]
@@ -90,7 +91,7 @@ class SwapModel:
         return any(item.seq is seq for item in self.plan.items)
 
     def close(self) -> None:
-        """Nobody is preempted from here on, so what is planned will be done, and may be found."""
+        """End preemption for this step. All planned tokens will be computed, so they may be cached."""
         if not self.plan.closed:
             self.plan.closed = True
             for item in self.plan.items:
@@ -118,7 +119,7 @@ class SwapModel:
     # Planning and undoing a step
 
     def compute(self, request: Request, seq: Sequence, end: int) -> bool:
-        """Plan to compute the tokens up to position `end - 1`; whether there are blocks for it."""
+        """Plan to compute the tokens up to position `end - 1`. Returns whether there are enough blocks."""
         size, pool, start = self.manager.block_size, self.manager.pool, seq.num_computed_tokens
         last = -(-end // size)
         before, count = list(seq.block_table), self.references()
@@ -144,7 +145,7 @@ class SwapModel:
             assert all(self.manager.pool.is_cached(block) for block in full)
 
     def roll_back(self) -> None:
-        """Nothing of the plan was done: whoever has a part in it is computed again."""
+        """The step failed: every request in the plan loses its blocks."""
         for request in self.plan.touched:
             for seq in request.sequences:
                 seq.num_computed_tokens = 0

@@ -61,7 +61,7 @@ def test_an_append_that_fails_changes_nothing(caching: bool) -> None:
     child = forked(manager, parent)
     child.token_ids += range(20, 30)
     before = state(manager, parent, child)
-    # One copy and two more blocks are wanted; one block is free.
+    # One copy and two more blocks are needed, but only one block is free.
     assert manager.append(child, 10) is None
     assert state(manager, parent, child) == before
 
@@ -99,8 +99,11 @@ def test_the_last_block_of_the_pool_can_be_had() -> None:
 
 
 def test_alone_with_a_cached_block() -> None:
-    """The child shares a full, cached block of which it agrees with six tokens only. When the parent is
-    gone it writes in place, so nobody may find the block by its old contents."""
+    """A child writes in place into a block that its parent had filled and cached.
+
+    The child agrees with only the first six tokens of that block. After its write, no prefix hit may find
+    the block by its old contents.
+    """
     manager = make_manager(10)
     parent = computed(manager, range(8))
     child = forked(manager, parent, 6)

@@ -1,4 +1,4 @@
-"""most_blocks: what a request can ever hold, found out by letting it hold it."""
+"""most_blocks: the most blocks that a request can hold, compared with running the worst case."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.kv.sequences import compute, forked, make_manager
 
 
 def peak_blocks(manager: BlockManager, num_prompt_tokens: int, max_tokens: int, n: int) -> int:
-    """Serve `n` samples that part at their first token and all run to the end."""
+    """Serve `n` samples that differ from their first token on, and all run to the end."""
     samples = [Sequence(list(range(num_prompt_tokens)))]
     compute(manager, samples[0])
     samples += [forked(manager, samples[0]) for _ in range(n - 1)]
@@ -37,13 +37,16 @@ def test_the_bound_is_reached_and_never_exceeded(
     roomy = make_manager(500, block_size)
     most = roomy.most_blocks(num_prompt_tokens, max_tokens, n)
     assert peak_blocks(roomy, num_prompt_tokens, max_tokens, n) == most
-    # A pool of exactly that many is enough (the null block comes on top).
+    # A pool with exactly this many usable blocks is enough. The null block is one more.
     tight = make_manager(most + 1, block_size)
     assert peak_blocks(tight, num_prompt_tokens, max_tokens, n) == most
 
 
 def test_an_example() -> None:
-    """FACTS 3's table: block 16, prompt 300, 100 new tokens. Its last token is counted as computed, so
-    ask for 101: 18 shared blocks, and 7 of its own for each sample."""
+    """Blocks of 16, a prompt of 300 tokens, 100 computed tokens for each sample.
+
+    The last output token is never computed, so `max_tokens` is 101. The samples share 18 blocks, and each
+    has 7 of its own.
+    """
     manager = make_manager(2, block_size=16)
     assert [manager.most_blocks(300, 101, n) for n in (1, 2, 4, 6)] == [25, 32, 46, 60]

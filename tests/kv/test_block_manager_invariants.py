@@ -1,4 +1,4 @@
-"""BlockManager.check_invariants: each kind of damage is seen."""
+"""BlockManager.check_invariants detects each kind of damage."""
 
 from __future__ import annotations
 

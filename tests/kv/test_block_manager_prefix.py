@@ -1,4 +1,4 @@
-"""BlockManager's prefix reuse: what is found, when, and what it costs."""
+"""BlockManager's prefix reuse: which blocks are found, when, and how many blocks a hit costs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_tail_of_a_prefix_is_lost_before_its_head() -> None:
     seq = computed(manager, range(16))
     blocks = list(seq.block_table)
     manager.free(seq)
-    taken = [manager.pool.allocate() for _ in range(3)]  # the one that was never used, and two of the four
+    taken = [manager.pool.allocate() for _ in range(3)]  # a block that was never used, and two of the four
     assert taken[1:] == [blocks[3], blocks[2]]
     assert hits(manager, range(17)) == blocks[:2]
 
@@ -122,13 +122,13 @@ def test_two_that_computed_the_same_keep_their_own_blocks() -> None:
     assert first.prefix_ids == second.prefix_ids
     blocks = list(second.block_table)
     manager.free(first)
-    while len(manager.pool.free_queue):  # whoever comes next overwrites all that is free
+    while len(manager.pool.free_queue):  # the next sequence overwrites all free blocks
         manager.pool.allocate()
     assert hits(manager, range(9)) == blocks
 
 
 def test_forget_takes_back_what_was_promised() -> None:
-    """The tokens are scheduled and promised to the cache, but the forward pass fails."""
+    """The tokens are scheduled and their blocks cached, but then the forward pass fails."""
     manager = make_manager(10)
     seq = computed(manager, range(6))
     seq.token_ids += range(6, 14)
@@ -197,7 +197,7 @@ def test_can_admit_takes_no_block_for_a_hit_that_is_held() -> None:
     length=st.integers(1, 14),
 )
 def test_can_admit_is_exact(block_size: int, num_blocks: int, cached: int, held: int, length: int) -> None:
-    """It says yes just when adopting the hits and appending the rest succeeds."""
+    """It is true exactly if adopting the hits and appending the other tokens succeeds."""
     manager = make_manager(num_blocks, block_size)
     if -(-cached // block_size) < num_blocks and cached:
         manager.free(computed(manager, range(cached)))

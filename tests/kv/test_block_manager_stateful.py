@@ -1,7 +1,7 @@
 """Random histories of a BlockManager: after each step every sequence must read back its own tokens.
 
-The model knows no hashes, queues or prefix ids. It counts who names a block, remembers what a
-cached block was said to hold, and looks into a simulated tensor.
+The model has no hashes, queues or prefix ids. It counts how many tables name each block, records the contents
+with which a block was cached, and reads a simulated tensor.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
         self.caching = caching != "off"
         self.tensor = SimulatedTensor(block_size)
         self.alive: list[Tracked] = []
-        self.said: dict[int, tuple[str | None, tuple[int, ...]]] = {}  # of each cached block: salt and text
+        self.said: dict[int, tuple[str | None, tuple[int, ...]]] = {}  # for each cached block: salt and text
 
     def pick(self, data: st.DataObject) -> Tracked:
         return data.draw(st.sampled_from(self.alive))
@@ -145,7 +145,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
         tracked = Tracked(make_request(child, cache_salt=parent.salt))
         tracked.findable = min(parent.findable, length // self.manager.block_size)
         self.alive.append(tracked)
-        if parent_ends:  # like a beam that nobody follows
+        if parent_ends:  # like a beam without children
             self.manager.free(parent.seq)
             self.alive.remove(parent)
 
@@ -159,7 +159,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.alive)
     @rule(data=st.data())
     def preempt(self, data: st.DataObject) -> None:
-        """Free a sequence that goes on later: it looks for its own beginning in the cache."""
+        """Free a sequence that continues later: it looks up its own beginning in the cache."""
         tracked = self.pick(data)
         self.manager.free(tracked.seq)
         hits = self.manager.find_prefix(tracked.seq, tracked.salt)

@@ -1,4 +1,4 @@
-"""BlockPool: what is handed out, in which order, and what can go wrong with it."""
+"""BlockPool: which blocks are handed out, in which order, and which mistakes are detected."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ def release(pool: BlockPool, *block_ids: int) -> None:
 
 
 def test_the_queue_of_ten_blocks() -> None:
-    """FACTS 7: request 1 holds cached 1, 2, 3 and a partly filled 4; request 2 shares 1, 2, 3 and has
-    a partly filled 5. Request 1 ends, then request 2."""
+    """The queue order of vLLM's `v1/core/block_pool.py`.
+
+    Request 1 holds the cached blocks 1, 2, 3 and a partly filled block 4. Request 2 shares 1, 2, 3 and has
+    a partly filled block 5. Request 1 ends, then request 2.
+    """
     pool = BlockPool(10)
     assert allocate(pool, 4) == [1, 2, 3, 4]
     cache(pool, 1, 2, 3)
@@ -157,7 +160,7 @@ def test_check_invariants_sees_damage(damage) -> None:
 
 
 class PoolAgainstLists(RuleBasedStateMachine):
-    """Holders as a list with repetitions, the queue as a list, what is cached as a set."""
+    """The model: holders as a list with repetitions, the queue as a list, the cached blocks as a set."""
 
     NUM_BLOCKS = 6
 

@@ -1,4 +1,4 @@
-"""Address translation and the block table, against loops that divide by hand."""
+"""Address translation and the block table, compared with simple loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tables(draw: st.DrawFn) -> tuple[list[int], int]:
 
 
 def naive_slot(block_ids: list[int], position: int, block_size: int) -> int:
-    """Walk to the position, a token at a time."""
+    """Find the slot by counting tokens one by one up to the position."""
     block, offset = 0, 0
     for _ in range(position):
         offset += 1
@@ -61,7 +61,7 @@ def test_slot_mapping_against_a_naive_loop(table: tuple[list[int], int], data: s
 @settings(max_examples=60, deadline=None)
 @given(table=tables(), data=st.data())
 def test_one_token_as_an_array_of_many(table: tuple[list[int], int], data: st.DataObject) -> None:
-    """A decode step takes a path of its own; it must agree with the other one."""
+    """A decode step takes a separate path in the code. It must give the same slots."""
     block_ids, block_size = table
     capacity = len(block_ids) * block_size
     ids = np.array(block_ids, dtype=np.int32)
@@ -119,7 +119,7 @@ def test_a_block_can_be_replaced(block_ids: list[int], data: st.DataObject) -> N
 
 @pytest.mark.parametrize("index", [2, 7, 8, -3])
 def test_past_the_end_there_is_nothing(index: int) -> None:
-    """The array behind a table is larger than the table; that must not show."""
+    """The array behind a table is longer than the table. Its unused entries must not be readable."""
     table = BlockTable()
     table.extend([4, 5])
     with pytest.raises(IndexError):

@@ -1,4 +1,4 @@
-"""The saving by sharing, as the paper counts it."""
+"""How many blocks sharing saves, counted as in the paper (Fig. 15)."""
 
 from __future__ import annotations
 

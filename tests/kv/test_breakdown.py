@@ -24,9 +24,12 @@ def reserve(allocator: RegionAllocator, num_slots: int, now: int, at_end: int) -
 
 
 def test_figure_3() -> None:
-    """Paper, Fig. 3. Request A may become 2048 long; it has its 7 prompt tokens and the one of this
-    iteration, and 2 will follow: 2038 slots are wasted. Request B may become 512 long; it has 3 + 1, and
-    1 will follow: 507 are wasted."""
+    """The numbers of the paper's Fig. 3.
+
+    Request A reserves 2048 slots. It has 7 prompt tokens and the token of this iteration, and 2 tokens will
+    follow. So it wastes 2038 slots. Request B reserves 512 slots. It has 3 + 1 tokens, and 1 will follow. So
+    it wastes 507.
+    """
     allocator = FirstFitAllocator(2048 + 512 + 100)
     a = reserve(allocator, 2048, now=7 + 1, at_end=7 + 1 + 2)
     assert contiguous_breakdown(allocator, [a]) == MemoryBreakdown(8, 2, 2038, 0, 512 + 100)
@@ -47,7 +50,7 @@ def test_a_gap_is_lost_when_the_next_request_is_larger() -> None:
     held = [reserve(allocator, 10, 4, 10) for _ in range(3)]
     for each in (held.pop(0), held.pop(1)):
         allocator.free(each.region.start)
-    # Two gaps of 10, on both sides of the one region.
+    # There is one region, with a gap of 10 slots on each side.
     assert contiguous_breakdown(allocator, held) == MemoryBreakdown(4, 6, 0, 0, 20)
     assert contiguous_breakdown(allocator, held, next_request=10) == MemoryBreakdown(4, 6, 0, 0, 20)
     assert contiguous_breakdown(allocator, held, next_request=11) == MemoryBreakdown(4, 6, 0, 20, 0)
@@ -103,7 +106,7 @@ def test_a_contiguous_cache_adds_up(
 
 
 def test_the_last_block_of_a_paged_cache() -> None:
-    """Block 4, 6 tokens computed of at most 7: one slot of the last block will be used, one never."""
+    """Blocks of 4, 6 of at most 7 tokens computed. In the last block, one free slot will be used, one not."""
     manager = make_manager(10)
     request = make_request(computed(manager, range(6)))
     request.max_tokens = 2  # the second is never computed
@@ -120,7 +123,7 @@ def test_a_shared_block_counts_once() -> None:
     assert paged_breakdown(manager.pool, 4, [request]) == MemoryBreakdown(6, 2, 0, 0, 7 * 4)
     second.token_ids.append(50)
     assert len(compute(manager, second)) == 1
-    # The copy holds 3 tokens; the other two samples still share a block with 2.
+    # The copy holds 3 tokens. The other two samples still share a block that holds 2 tokens.
     assert paged_breakdown(manager.pool, 4, [request]) == MemoryBreakdown(4 + 2 + 3, 2 + 1, 0, 0, 6 * 4)
 
 

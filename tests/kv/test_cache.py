@@ -1,4 +1,4 @@
-"""The KV cache's tensors: where a token's key and value land, and how blocks are copied."""
+"""The KV cache's tensors: where a token's key and value are stored, and how blocks are copied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_cache(
 
 
 def numbered(cache: KVCache) -> Tensor:
-    """Fill the cache with a different number everywhere; returns a copy of it."""
+    """Fill the cache with numbers that are all different. Returns a copy of the cache."""
     cache.data.copy_(torch.arange(cache.data.numel()).view(cache.data.shape))
     return cache.data.clone()
 
@@ -40,7 +40,7 @@ def test_shape_and_size() -> None:
 
 
 def test_begins_finite() -> None:
-    """The null block is read as padding, and a weight of zero does not cancel a NaN."""
+    """The null block is read as padding with weight 0, and 0 times NaN would be NaN."""
     assert not make_cache().data[:, :, 0].any(), "the null block is read as padding"
 
 
@@ -112,8 +112,10 @@ def test_one_source_for_many() -> None:
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_copies_do_not_depend_on_their_order(data: st.DataObject) -> None:
-    """A block may be the source of one copy and the target of another, in a ring even: all are read
-    before any is written."""
+    """A block may be the source of one copy and the target of another, even in a ring.
+
+    All sources are read before any target is written.
+    """
     cache = make_cache()
     before = numbered(cache)
     targets = data.draw(st.lists(st.integers(1, 5), min_size=1, unique=True))

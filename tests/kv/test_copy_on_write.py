@@ -1,4 +1,4 @@
-"""`fork`, `append` and `free` on a list and on a `BlockTable`, and where the engine takes them from.
+"""`fork`, `append` and `free` on a list and on a `BlockTable`, and how the engine gets them.
 
 Whole sequences are in `test_block_manager.py`, the paper's figures in `test_paper_block_numbers.py`.
 """

@@ -1,4 +1,4 @@
-"""FreeBlockQueue against a plain list. (That it is O(1) follows from its links, and is not timed.)"""
+"""FreeBlockQueue, compared with a plain list. That it takes O(1) follows from its links; no test times it."""
 
 from __future__ import annotations
 

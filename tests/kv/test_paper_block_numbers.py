@@ -1,8 +1,8 @@
 """The examples of section 4 of the paper on the real BlockManager, block number by block number.
 
-The paper draws blocks wherever it likes; our pool hands them out in the order of its free queue. So
-each example first puts the queue into the order in which the paper takes them. One number has to
-differ: the paper uses block 0 (Fig. 9), which is our null block.
+The paper uses free blocks in an arbitrary order. Our pool hands them out in the order of its free queue. So
+each example first puts the queue into the paper's order. One number must differ: the paper's Fig. 9 uses
+block 0, which is our null block.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def test_figure_6() -> None:
 
 
 def test_figure_8() -> None:
-    """Two samples of that prompt. The first to write copies block 1; the last one does not."""
+    """Two samples of the prompt of Fig. 6. The first to write copies block 1; the second does not."""
     manager = make_manager(9)
     hand_out(manager.pool, 7, 1, 3)
     a1 = computed(manager, range(7))
@@ -80,7 +80,7 @@ def test_figure_8() -> None:
 
 
 PROMPT_BLOCK = 13
-"""Ours for block 0 of Fig. 9."""
+"""Our block for the paper's block 0 in Fig. 9."""
 
 
 def four_tokens(manager: BlockManager, *sequences: Sequence) -> None:
@@ -95,11 +95,11 @@ def beam_candidates(manager: BlockManager) -> list[Sequence]:
     """The four candidates of Fig. 9 before the dotted line, with four full blocks each."""
     hand_out(manager.pool, PROMPT_BLOCK)
     zero = computed(manager, range(4))
-    three = forked(manager, zero)  # it parts from the others at the second block
+    three = forked(manager, zero)  # it differs from the others from the second block on
     three.index = 3
     four_tokens(manager, zero, three)
     four_tokens(manager, zero, three)
-    one, two = forked(manager, zero), forked(manager, zero)  # they part at the fourth
+    one, two = forked(manager, zero), forked(manager, zero)  # they differ from the fourth on
     two.index = 2
     four_tokens(manager, zero, one, two, three)
     return [zero, one, two, three]
@@ -107,7 +107,7 @@ def beam_candidates(manager: BlockManager) -> list[Sequence]:
 
 @pytest.mark.parametrize("caching", [True, False])
 def test_figure_9(caching: bool) -> None:
-    """Beam search of width 4. The next four best candidates descend from candidates 1 and 2 alone."""
+    """Beam search of width 4. All four next candidates are children of candidates 1 and 2."""
     manager = make_manager(14, caching=caching)
     old = beam_candidates(manager)
     prompt = PROMPT_BLOCK
@@ -120,7 +120,7 @@ def test_figure_9(caching: bool) -> None:
     assert counts(manager) == {prompt: 4, 1: 3, 2: 1, 3: 3, 4: 1, 5: 1, 6: 1, 7: 1, 8: 1}
     manager.check_invariants([make_request(*old)])
 
-    # Fork first, so that what is still wanted never has a count of 0; then free the old ones.
+    # Fork first, and then free the old candidates: so no block that is still needed ever has a count of 0.
     new = [forked(manager, old[parent]) for parent in (1, 1, 2, 2)]
     before = set(counts(manager))
     for seq in old:
@@ -129,7 +129,7 @@ def test_figure_9(caching: bool) -> None:
     assert counts(manager) == {prompt: 4, 1: 4, 3: 4, 6: 2, 7: 2}
 
     if not caching:
-        # Freed blocks without a hash are reused at once; with one, they go behind 9 to 12.
+        # Freed blocks without a hash are reused at once. Those with a hash are queued after 9 to 12.
         hand_out(manager.pool, 9, 10, 11, 12)
     for token_id, seq in enumerate(new):
         assert decode(manager, seq, token_id) == []

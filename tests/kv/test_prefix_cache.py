@@ -1,4 +1,4 @@
-"""PrefixCache: a hit is what was asked for, whatever the hashes say."""
+"""PrefixCache: a hit always holds the wanted tokens, even if hashes collide."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_duplicates_share_a_prefix_id() -> None:
 
 @pytest.mark.parametrize("gone", [5, 9])
 def test_one_twin_is_evicted(gone: int) -> None:
-    """What follows the prefix stays reachable through the other twin."""
+    """Two blocks hold one prefix, and one is evicted. Blocks after the prefix are still found."""
     cache = PrefixCache()
     prefix_id = cache.insert(5, block(1, 2)).prefix_id
     cache.insert(9, block(1, 2))
@@ -79,7 +79,7 @@ def test_the_same_tokens_after_different_parents() -> None:
 
 
 def test_a_stale_child_is_no_hit_after_another_parent() -> None:
-    """The parent is evicted and its block holds something else: no way leads to the child any more."""
+    """The parent is evicted and its block is overwritten. Then the child must not be found."""
     cache = PrefixCache()
     old = cache.insert(1, block(1))
     cache.insert(2, block(9, parent=old.prefix_id))
@@ -87,7 +87,7 @@ def test_a_stale_child_is_no_hit_after_another_parent() -> None:
     new = cache.insert(1, block(5))
     assert new.prefix_id != old.prefix_id
     assert cache.find(block(9, parent=new.prefix_id)) is None
-    # The same tokens again are a new prefix as well: nobody vouches for what the child held then.
+    # The same tokens in a new block are a new prefix, so the old child does not belong to it.
     again = cache.insert(3, block(1))
     assert again.prefix_id not in (old.prefix_id, new.prefix_id)
 
@@ -110,8 +110,11 @@ def test_no_prefix_id_is_the_roots() -> None:
 
 
 class ChainsAgainstText(RuleBasedStateMachine):
-    """Chains of blocks under hashes that collide often. The model knows of each block the whole text
-    that led to it; a walk from the root may only ever find blocks whose text it has walked."""
+    """Chains of blocks, under hashes that often collide.
+
+    The model records the whole text of each block and the blocks before it. A search from the root must
+    find only blocks whose text it searched for.
+    """
 
     NUM_BLOCKS = 8
 
@@ -119,7 +122,7 @@ class ChainsAgainstText(RuleBasedStateMachine):
         super().__init__()
         self.cache = PrefixCache()
         self.text: dict[int, tuple[str, ...]] = {}
-        self.held: list[tuple[tuple[str, ...], int]] = [((), ROOT_PREFIX_ID)]  # what a table could end with
+        self.held: list[tuple[tuple[str, ...], int]] = [((), ROOT_PREFIX_ID)]  # last blocks of tables
 
     def contents(self, text: tuple[str, ...], parent_id: int) -> PrefixBlock:
         tokens = (ord(text[-1]),)

@@ -1,4 +1,4 @@
-"""Block hashes, byte for byte: against literal digests, vLLM's own among them, and computed again."""
+"""Block hashes, byte for byte, compared with fixed digests (some of them vLLM's) and a second computation."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ GOLDEN: dict[HashAlgorithm, tuple[str, str, str]] = {
 
 
 def computed_again(algorithm: HashAlgorithm, value: object) -> bytes:
-    """The definition, written down a second time."""
+    """A second implementation of the definition."""
     encoded = cbor2.dumps(value, canonical=True) if algorithm.endswith("cbor") else pickle.dumps(value, -1)
     if algorithm.startswith("sha256"):
         return hashlib.sha256(encoded).digest()

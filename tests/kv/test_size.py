@@ -1,4 +1,4 @@
-"""KV arithmetic: the figures of the paper and of vLLM, and what must hold for all numbers."""
+"""KV arithmetic: the numbers of the paper and of vLLM, and properties that hold for all sizes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_slots_of_12_gib() -> None:
 
 
 def test_seven_requests_fit() -> None:
-    """Paper, Fig. 2: 7 reservations of 2048, and 8.9 % left over. A null block changes neither."""
+    """Paper, Fig. 2: 7 reservations of 2048, and 8.9 % remain. With a null block both are the same."""
     blocks = num_blocks_that_fit(12 * GIB, OPT_13B, block_size=16)
     assert 15_728 // 2048 == (blocks - 1) // blocks_needed(2048, 16) == 7
     left_over = 15_728 - 7 * 2048

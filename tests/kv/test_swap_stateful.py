@@ -1,6 +1,6 @@
-"""Random histories with swapping: whatever leaves for CPU memory comes back as it was.
+"""Random histories with swapping: blocks come back from CPU memory with the same contents.
 
-As in the engine a step is planned first and executed afterwards (outs, ins, copies, writes), and a
+As in the engine, a step is planned first and executed afterwards (swaps out, swaps in, copies, writes). A
 request may own several sequences.
 """
 
@@ -37,7 +37,7 @@ class SwapMachine(SwapModel, RuleBasedStateMachine):
         tokens: list[int],
         sampled: list[list[int]],
     ) -> None:
-        """Begin with a computed prompt, and samples that share it and have not written yet."""
+        """Begin a request with a computed prompt, and samples that share it and have not written yet."""
         self.set_up(num_blocks, num_cpu_blocks, block_size, caching=caching)
         self.arrive(tokens)
         self.execute(fails=False)
@@ -68,7 +68,7 @@ class SwapMachine(SwapModel, RuleBasedStateMachine):
         self.plan_all(data.draw(st.sampled_from(self.running)), data)
 
     def plan_all(self, request: Request, data: st.DataObject) -> None:
-        """Each of its sequences may get new tokens, and computes one at least."""
+        """Each sequence of the request may get new tokens, and computes at least one."""
         for seq in request.unfinished:
             if not self.is_planned(seq):
                 seq.token_ids += data.draw(st.lists(TOKENS, max_size=2))
@@ -94,7 +94,7 @@ class SwapMachine(SwapModel, RuleBasedStateMachine):
             self.manager.fork(parent, child, length)
             child.token_ids += sampled
             request.sequences.append(child)
-        if parent_ends:  # like a beam that nobody follows
+        if parent_ends:  # like a beam without children
             self.manager.free(parent)
             parent.finish_reason = "length"
 
@@ -102,7 +102,7 @@ class SwapMachine(SwapModel, RuleBasedStateMachine):
     @rule(data=st.data(), planned=st.booleans())
     def swap_out(self, data: st.DataObject, planned: bool) -> None:
         request = data.draw(st.sampled_from(self.running))
-        if planned:  # it had its blocks for this step, and copies to do, and then somebody else needs them
+        if planned:  # it had blocks and copies for this step; then another request needs the blocks
             self.plan_all(request, data)
         withdrawn = self.withdraw(request)
         moved_from = {c.target: c.source for item in withdrawn for c in item.copies}

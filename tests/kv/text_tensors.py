@@ -1,7 +1,7 @@
-"""The real cache tensors, holding texts: what `SimulatedTensor` says with tuples, they say with numbers.
+"""The real cache tensors with simulated contents: numbers in place of the tuples of `SimulatedTensor`.
 
-Each text (all tokens up to a position, see `simulated_tensor`) gets a number, which is stored as its
-key; the value is its negative. So a history can be executed by `KVCache` and `SwapCache` themselves.
+Each text (all tokens up to a position, see `simulated_tensor`) gets a number. It is stored as the key, and
+its negative as the value. So the real `KVCache` and `SwapCache` can execute a history.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minipaged.kv.swap import BlockSwap, SwapCache
 from tests.kv.simulated_tensor import Text, texts
 
 STALE = -1
-"""In slots that nobody may read, key and value alike: no text has this number."""
+"""The key and the value of slots that no sequence may read. No text has this number."""
 
 
 class TextTensors:
@@ -35,7 +35,7 @@ class TextTensors:
         self._numbers: dict[Text, int] = {}
 
     def swap(self, outs: Sequence[BlockSwap], ins: Sequence[BlockSwap]) -> None:
-        """The outs of a step, then its ins."""
+        """Do a step's swaps out, and then its swaps in."""
         self.swap_cache.copy_out(outs)
         self.swap_cache.copy_in(ins)
 
@@ -49,16 +49,16 @@ class TextTensors:
         write_kv(self.cache.layers[0], numbers, -numbers, slots)
 
     def spoil(self, blocks: Iterable[int], cpu_blocks: Iterable[int]) -> None:
-        """Nobody holds these: whoever reads one shows it."""
+        """Overwrite blocks that no sequence holds, so that reading one of them is detected."""
         self.cache.data[:, :, list(blocks)] = STALE
         self.swap_cache.data[:, :, list(cpu_blocks)] = STALE
 
     def holds(self, block_table: Sequence[int], token_ids: Sequence[int], length: int) -> bool:
-        """Whether a sequence would read its own past, through its block table."""
+        """Whether a sequence reads its own contents through its block table."""
         return self._reads(self.cache.data, block_table, token_ids, length)
 
     def cpu_holds(self, cpu_block_table: Sequence[int], token_ids: Sequence[int], length: int) -> bool:
-        """The same of a sequence that is swapped out."""
+        """Whether a swapped-out sequence has its own contents in its CPU blocks."""
         return self._reads(self.swap_cache.data, cpu_block_table, token_ids, length)
 
     def _reads(self, data: torch.Tensor, table: Sequence[int], token_ids: Sequence[int], length: int) -> bool:

@@ -1,4 +1,4 @@
-"""The batch sizes that are captured."""
+"""The batch sizes for which decode steps are captured."""
 
 from __future__ import annotations
 

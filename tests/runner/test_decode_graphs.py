@@ -1,7 +1,7 @@
-"""Decode steps that are captured: the same tokens, whatever is left over from the step before.
+"""Captured decode steps give the same tokens, and do not use anything that an earlier step left behind.
 
-Here nothing is recorded: a replay calls the captured function again. What it reads and where it
-writes is the same as on a GPU.
+These tests need no CUDA graph: a replay calls the captured function again. It reads and writes the same
+tensors as on a GPU.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tests.model_pairs import Pair
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 PROMPTS = [[3, 1, 4, 1, 5, 9, 2, 6], [2, 7, 1, 8], [1], [9, 9], [6, 2, 8, 3, 1]]
 LENGTHS = [9, 7, 5, 3, 2]
-"""Of the outputs: the batch shrinks from 5 sequences to 1, over the edges of all buckets."""
+"""Lengths of the outputs. The batch shrinks from 5 sequences to 1, through all buckets."""
 
 
 @dataclass
 class Rerun:
-    """A `Capture` that calls the function again, and knows how often."""
+    """A `Capture` whose replays call the function again. It counts the calls."""
 
     captured: int = 0
     replays: Counter[int] = field(default_factory=Counter)
@@ -73,8 +73,11 @@ def graphs_of(engine: LLMEngine) -> DecodeGraphs | None:
 
 @torch.inference_mode()
 def spoil(engine: LLMEngine) -> None:
-    """After a step: NaN in all slots that are nobody's, and in the hidden states; in the buffers of the
-    next step the table of each row names a block that is NaN, as long as no sequence owns all."""
+    """After a step, overwrite everything that the next step must not use.
+
+    The hidden states, and all slots that no sequence owns, become NaN. In the input buffers, the table of
+    each row names a block of NaN.
+    """
     check_and_poison(engine)
     graphs = graphs_of(engine)
     assert graphs is not None
@@ -99,8 +102,8 @@ def test_greedy_tokens_over_the_edges_of_buckets(nano_gqa: Pair) -> None:
     graphs = graphs_of(engine)
     assert graphs is not None
     assert graphs.buckets == (1, 2, 4, 5)
-    # Captured from the largest on. Each sequence gets its first token in the first step, which is eager:
-    # then run 5, 4, 3, 3, 2, 2, 1, 1 of them.
+    # The largest bucket is captured first. Each sequence gets its first token in the first step, which is
+    # eager. The next steps have 5, 4, 3, 3, 2, 2, 1 and 1 sequences.
     assert capture.captured == 4
     assert capture.replays == {0: 1, 1: 3, 2: 2, 3: 2}
     assert engine.kv_cache.data[:, :, NULL_BLOCK].eq(0).all(), "padding is stored nowhere, not even there"
@@ -138,8 +141,10 @@ def test_a_batch_beyond_the_largest_bucket_runs_eagerly(
 
 
 def test_the_number_of_splits_is_fixed(nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It follows from the bucket and the longest sequence that there can be, not from those of the step:
-    most parts are empty here, and merge as if they were not there."""
+    """It depends on the bucket and on the longest possible sequence, not on the sequences of the step.
+
+    Here most splits are empty, and merging them changes nothing.
+    """
     prepare_triton(DEVICE)
     from minipaged.triton_kernels import attention as triton_backend
     from minipaged.triton_kernels.attention import TritonAttention
@@ -167,13 +172,14 @@ def test_the_number_of_splits_is_fixed(nano_gqa: Pair, monkeypatch: pytest.Monke
     outputs = run(engine, [PROMPTS[0], long, PROMPTS[2]], [greedy(4), greedy(3), greedy(2)], after_step=spoil)
     for output in outputs:
         assert_greedy(nano_gqa.oracle, output)
-    # With room for 8 programs and one KV head: 8 // 4, 8 // 2, and of 8 // 1 what 512 tokens are enough for.
+    # There may be 8 programs, and there is one KV head: 8 // 4 splits and 8 // 2 splits. For one sequence,
+    # 8 // 1 splits would be too many for 512 tokens.
     assert set(splits) == {(4, 2), (2, 4), (1, 4)}
     assert capture.replays.total() == 3
 
 
 def test_a_request_of_the_greatest_length(nano_gqa: Pair) -> None:
-    """Its table is as wide as the buffers."""
+    """Its block table has as many columns as the buffers."""
     engine = make(nano_gqa, Rerun(), max_model_len=13)
     (output,) = run(engine, [PROMPTS[0]], greedy(5), after_step=spoil)
     assert_greedy(nano_gqa.oracle, output, 5)
@@ -191,7 +197,7 @@ def test_a_request_of_the_greatest_length(nano_gqa: Pair) -> None:
 def test_on_a_gpu_decodes_are_captured(
     nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], captures: bool
 ) -> None:
-    """By themselves, unless the setting or the backend says otherwise."""
+    """By default, unless `enforce_eager` or another backend is set."""
     monkeypatch.setattr(decode_steps, "CudaGraphCapture", lambda device: Rerun())
     monkeypatch.setattr(type(nano_gqa.model.decoder), "device", torch.device("cuda"))
     config = EngineConfig(**EngineOptions(**options))  # pyright: ignore[reportArgumentType]
@@ -212,7 +218,7 @@ def test_a_readers_attention_is_not_captured(nano_gqa: Pair) -> None:
 
 
 def test_preemption_and_copies(nano_gqa: Pair) -> None:
-    """Samples with penalties, in a pool too small for all: the tokens of an eager engine."""
+    """Samples with penalties, in a pool that is too small for all, get the tokens of an eager engine."""
     params = SamplingParams(n=2, max_tokens=6, seed=1, ignore_eos=True, presence_penalty=0.5)
     capture = Rerun()
 
@@ -230,7 +236,7 @@ def test_preemption_and_copies(nano_gqa: Pair) -> None:
 
 
 def test_the_embedded_model(tiny: Pair) -> None:
-    """Samples that copy on write; then a prompt that finds its beginning in the cache."""
+    """Samples that copy on write, and then a prompt whose beginning is a prefix hit."""
     model = load_model("tiny", dtype=torch.float32, device=DEVICE)
     capture = Rerun()
     engine = make(Pair(model, tiny.oracle), capture, max_num_seqs=2)

@@ -1,4 +1,4 @@
-"""The buffers of a captured step: padding that does nothing, and no trace of the step before."""
+"""The input buffers of a captured step: padding rows do nothing, and no value of an earlier step is used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 
 def step(num_rows: int, num_blocks: int) -> list[IntArray]:
-    """A step whose numbers are its row numbers, from 1."""
+    """A step in which all numbers of a row are the number of the row, from 1."""
     column = np.arange(1, num_rows + 1, dtype=np.int64)
     tables = np.arange(1, num_rows * num_blocks + 1, dtype=np.int32).reshape(num_rows, num_blocks)
     return [column, column + 10, column + 20, column.astype(np.int32), tables]
@@ -31,7 +31,7 @@ def test_rows_of_padding() -> None:
 
 
 def test_a_smaller_step_after_a_larger_one() -> None:
-    """Its rows are its own; only columns of tables that it is too short to read are left over."""
+    """Old values remain only in table columns that the step's shorter sequences do not read."""
     inputs = DecodeInputs.of_padding(8, 5, CPU)
     addresses = [inputs.token_ids.data_ptr(), inputs.block_tables.data_ptr()]
     inputs.first(8).fill(to_device(pad_rows(step(7, 5), 8), CPU))
@@ -47,7 +47,7 @@ def test_a_smaller_step_after_a_larger_one() -> None:
 
 @pytest.mark.parametrize("field", range(5))
 def test_other_shapes_and_dtypes_are_refused(field: int) -> None:
-    """They would be repeated for all rows, or rounded."""
+    """`copy_` would broadcast or convert them."""
     inputs = DecodeInputs.of_padding(3, 4, CPU)
     right = to_device(step(3, 2), CPU)
     for wrong in (right[field][:1], right[field].float()):
@@ -64,7 +64,7 @@ def test_before_the_first_step_all_is_padding() -> None:
 
 
 def test_attention_is_told_of_the_greatest_length() -> None:
-    """What it decides by the lengths then holds for every step."""
+    """So the choices that attention makes from the lengths hold for every step."""
     inputs = DecodeInputs.of_padding(3, 4, CPU)
     metadata = inputs.metadata(64)
     assert metadata.seq_lens_list == (64, 64, 64)

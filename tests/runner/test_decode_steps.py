@@ -1,4 +1,4 @@
-"""Which engines on a CPU have their decode steps written down."""
+"""Which engines on a CPU have recorded decode steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_who_has_them(packed: Pair) -> None:
 
 
 def their(function: Function) -> Function:
-    """A reader's part, which does the same as ours."""
+    """A reader's part that does the same as the engine's."""
 
     @wraps(function)
     def part(*arguments: object) -> object:
@@ -50,7 +50,7 @@ def their(function: Function) -> Function:
     ],
 )
 def test_who_has_none(packed: Pair, options: dict[str, object]) -> None:
-    """Settings that say so, and readers' own parts, which are called in each layer as they expect."""
+    """Settings that turn it off, and a reader's parts, which must be called in each layer."""
     assert make(packed, **options)._runner._decode_steps is None
 
 

@@ -1,4 +1,4 @@
-"""build_step_batch: one step's tensors, packed without padding, decodes first."""
+"""build_step_batch: the tensors of a step, without padding, decodes first."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_dtypes_and_plain_copies() -> None:
 
 
 def test_a_prompt_of_one_token_counts_as_a_decode() -> None:
-    """To attention it is one: a single query at the sequence's end."""
+    """For attention it is one: a single query at the end of the sequence."""
     batch = build([item([1, 2], [5], 0, 2), item([9], [6], 0, 1)])
     assert locate(batch).num_decodes == 1
     assert batch.token_ids.tolist() == [9, 1, 2]

@@ -1,4 +1,4 @@
-"""The sampler once more, in plain Python, one row and one token at a time. For comparison only."""
+"""A second sampler for comparison, in plain Python: one row and one token at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BeamSearchParams: what is taken, and what is refused."""
+"""BeamSearchParams: which values are accepted, and which are refused."""
 
 from __future__ import annotations
 

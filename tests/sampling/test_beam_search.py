@@ -1,4 +1,4 @@
-"""The algorithm alone, on made-up probabilities. Against transformers it is held in `engine/`."""
+"""The algorithm alone, on made-up probabilities. Tests in `engine/` compare it with transformers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_at_max_tokens_the_best_of_all_end() -> None:
 
 def test_the_search_ends_when_the_best_beam_is_no_better_than_the_worst_hypothesis() -> None:
     found = search(1, length_penalty=0.0)
-    # Width 1 looks at two extensions: the end, and the beam that goes on.
+    # With width 1 a step takes two extensions: one ends, and one is the next beam.
     found.advance([logs(t9=0.5, t1=0.4)])
     assert found.is_over, "0.4 can only become less"
     assert endings(found) == [(EOS,)]
@@ -98,7 +98,7 @@ def test_a_length_penalty_keeps_a_worse_beam_alive() -> None:
 
 
 def full_set(*, early_stopping: bool = False) -> BeamSearch:
-    """Two hypotheses, of which the second is poor, and beams that are better than it."""
+    """Two hypotheses. The second has a low score, and the beams have better ones."""
     found = search(2, early_stopping=early_stopping)
     found.advance([logs(t1=0.9, t9=0.06, t2=0.04)])
     found.advance([logs(t3=0.5, t9=0.4, t4=0.1), logs(t9=0.9, t3=0.1)])
@@ -156,7 +156,7 @@ def test_fewer_tokens_than_beams(width: int) -> None:
 def test_a_search_as_wide_as_the_tree_finds_the_best_sequences(
     seed: int, max_tokens: int, length_penalty: float
 ) -> None:
-    """With three tokens there are 27 beginnings of three tokens; as many beams follow all of them."""
+    """With a vocabulary of three tokens there are 27 sequences of three tokens. 27 beams follow them all."""
 
     def candidates(line: tuple[int, ...]) -> list[tuple[int, float]]:
         weights = [1 + hash((seed, *line, token)) % 97 for token in range(3)]

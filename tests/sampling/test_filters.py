@@ -1,4 +1,4 @@
-"""Penalties and filters: against transformers' logits processors, and at their edges."""
+"""Penalties and filters, compared with transformers' logits processors, and in edge cases."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_one_token_is_always_kept() -> None:
 
 
 def test_head_and_full_sort_agree() -> None:
-    """Rows whose nucleus fits into the head of the vocabulary, beside one whose does not."""
+    """The top-p tokens of most rows are among the largest 1024 logits; those of one row are not."""
     peaked, flat = random_logits(3, 4000, 7, 6.0), random_logits(1, 4000, 8, 0.1)
     alone = keep_top_p(peaked, [0.9] * 3)
     beside = keep_top_p(torch.cat([peaked, flat]), [0.9] * 4)

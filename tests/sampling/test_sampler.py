@@ -1,4 +1,4 @@
-"""sample: against the reference, whatever is mixed in a batch; errors stay in their rows."""
+"""sample: compared with the reference, for any mixture of rows. An error affects only its own row."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_as_the_reference(rows: list[SamplingRow], seed: int) -> None:
     for row, raw, result in zip(rows, logits.tolist(), sample(logits, rows), strict=True):
         changed = penalised(raw, row.params, row.prompt_token_ids, row.output_token_ids, row.banned_token_ids)
         if row.params.greedy:
-            # Penalties computed in float32 may part what is equal in float64.
+            # Penalties in float32 may give different values where those in float64 are equal.
             assert changed[result.token_id] == pytest.approx(max(changed), abs=1e-4)
             continue
         # Near the border between two tokens, rounding decides: both are right.

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from minipaged.sampling.uniform import uniform
 
 NUM = 4096
-# Chi-square with 63 degrees of freedom: mean 63, standard deviation 11.2. The draws are fixed, so
-# these are not chances: the bounds hold or they do not.
+# Chi-square with 63 degrees of freedom: mean 63, standard deviation 11.2. The draws are fixed, so the
+# result is the same in every run.
 LOW, HIGH = 30.0, 105.0
 
 LINES = {

@@ -1,4 +1,4 @@
-"""Static batching, admitting only what surely fits, and forks that are copied."""
+"""Static batching, admission of only those requests that surely fit, and copied forks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.scheduler.test_scheduler import arrivals
 
 
 def batches(engine: FakeEngine) -> list[list[int]]:
-    """Run to the end; the requests, by arrival, that each step computed."""
+    """Run to the end. Returns, for each step, the arrival numbers of the requests that it computed."""
     trace: list[list[int]] = []
     while engine.requests:
         output = engine.step()
@@ -38,7 +38,7 @@ def test_who_comes_late_waits_for_the_next_batch() -> None:
 
 
 def test_a_static_batch_is_as_large_as_memory_allows() -> None:
-    """Four blocks each, and ten in the pool; admitted is what fits to the end."""
+    """Each request needs four blocks until its end, and the pool has ten: two requests are admitted."""
     engine = FakeEngine(10, batching="static", admits_surely=True)
     for _ in range(3):
         engine.add(8, max_tokens=8)
@@ -46,7 +46,7 @@ def test_a_static_batch_is_as_large_as_memory_allows() -> None:
 
 
 def test_a_static_batch_is_filled_over_several_steps_if_the_budget_is_small() -> None:
-    """The batch is what fits, not what one step's budget happens to hold."""
+    """Memory limits the batch. The budget of a single step does not."""
     engine = FakeEngine(40, budget=8, max_num_seqs=3, batching="static")
     for _ in range(4):
         engine.add(6, max_tokens=2)
@@ -63,8 +63,11 @@ def test_after_an_abort_of_all_a_new_batch_begins() -> None:
 
 
 def test_only_what_surely_fits_is_admitted() -> None:
-    """Prompts of 4 that may get 13 long: 12 slots are computed, 3 blocks. Of 8 blocks, two requests are
-    sure; a third would fit now, and not to the end."""
+    """Prompts of 4 tokens whose sequences may get 13 tokens long.
+
+    12 of these tokens are computed, which takes 3 blocks. Of 8 blocks, two requests surely fit. A third
+    would fit now, but not until its end.
+    """
     engine = FakeEngine(8, admits_surely=True)
     for _ in range(3):
         engine.add(4, max_tokens=9)
@@ -86,7 +89,7 @@ def test_as_much_is_admitted_as_is_sure() -> None:
 
 
 def test_what_samples_share_is_counted_once_and_what_has_ended_not_at_all() -> None:
-    """Prompt 8 is two shared blocks, and each of three samples needs one more: 5 in all."""
+    """A prompt of 8 tokens is two shared blocks. Each of three samples needs one more: 5 blocks in all."""
     engine = FakeEngine(6, admits_surely=True, max_num_seqs=4)
     group = engine.add(8, max_tokens=5, n=3)
     engine.add(4, max_tokens=1)

@@ -11,12 +11,12 @@ PROMPT = [1, 2, 3, 4, 5, 6]
 
 
 def own_token(token_ids: tuple[int, ...], sample: int) -> int:
-    """No two samples ever agree."""
+    """Next tokens that always differ between samples."""
     return 100 * (sample + 1) + len(token_ids)
 
 
 def first_alone(token_ids: tuple[int, ...], sample: int) -> int:
-    """Sample 0 goes its own way; all others agree on their first token."""
+    """As `own_token`, but samples 1 and up have the same first token."""
     if len(token_ids) == len(PROMPT):
         return 50 if sample == 0 else 51
     return own_token(token_ids, sample)
@@ -68,8 +68,11 @@ def test_preempted_together_and_sharing_again() -> None:
 
 @pytest.mark.parametrize("caching", [True, False])
 def test_a_sample_is_not_shared_with_before_its_own_copy_is_done(caching: bool) -> None:
-    """Sample 1 resumes by copying sample 0's last block. Sample 2 agrees with sample 1 the longest, but
-    that copy is made in this very step: a copy of it would hold what was in the new block before."""
+    """Sample 1 resumes by copying sample 0's last block. Sample 2 has most tokens in common with sample 1.
+
+    But the target of sample 1's copy is written in this step. If sample 2 also copied that block, it would
+    get the block's old contents.
+    """
     engine = FakeEngine(20, next_token=first_alone, caching=caching)
     request = engine.add(PROMPT, max_tokens=5, n=3)
     engine.step()
@@ -83,8 +86,11 @@ def test_a_sample_is_not_shared_with_before_its_own_copy_is_done(caching: bool) 
 
 
 def test_a_sample_waits_for_the_copy_of_the_one_that_it_is_closest_to() -> None:
-    """As above, but nobody else is as close. Without chunks, sample 1 has to wait for a larger budget, so
-    that it resumes after sample 2, from which it copies; sample 3 agrees with sample 1."""
+    """As above, but no other sample has as many tokens in common.
+
+    Without chunks, sample 1 must wait for a step with a larger budget. So it resumes after sample 2, and
+    copies from it. Sample 3 has most tokens in common with sample 1.
+    """
     nine = FakeEngine(20, block_size=8, budget=7, chunked=False, caching=False, next_token=lambda *_: 9)
     for _ in range(2):
         nine.add(1, max_tokens=3)  # take up budget in the first three steps
@@ -101,8 +107,10 @@ def test_a_sample_waits_for_the_copy_of_the_one_that_it_is_closest_to() -> None:
 
 
 def test_what_a_sample_cannot_compute_yet_it_does_not_share_yet() -> None:
-    """Without chunks, a resumed sample that does not fit into what is left of the budget takes no blocks:
-    one of its siblings is about to write into the last of them."""
+    """Without chunks, a resumed sample that does not fit into the rest of the budget takes no blocks.
+
+    Otherwise it would share the last block of a sibling that is about to write into it.
+    """
     engine = FakeEngine(40, block_size=8, budget=9, chunked=False, caching=False, next_token=own_token)
     other = engine.add(1, max_tokens=10)
     request = engine.add(PROMPT[:5], max_tokens=4, n=5)
@@ -115,7 +123,7 @@ def test_what_a_sample_cannot_compute_yet_it_does_not_share_yet() -> None:
 
 
 def test_samples_wait_for_what_they_share() -> None:
-    """While sample 0 recomputes the prompt in chunks, the others are not computed beside it."""
+    """While sample 0 recomputes the prompt in chunks, the other samples are not computed."""
     engine = FakeEngine(40, budget=3, next_token=own_token)
     request = engine.add(9, max_tokens=6, n=2)
     while len(request.sequences) < 2 or request.sequences[1].num_output_tokens < 2:

@@ -1,4 +1,4 @@
-"""WaitingQueue against a sorted list."""
+"""WaitingQueue, compared with a sorted list."""
 
 from __future__ import annotations
 

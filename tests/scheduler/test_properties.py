@@ -1,4 +1,4 @@
-"""Random workloads, with random interference: every request ends, with its own tokens."""
+"""Random workloads, with random interference: every request ends, with the right tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLICIES: st.SearchStrategy[SchedulingPolicy] = st.sampled_from(["fcfs", "priori
 
 @dataclass(frozen=True)
 class Asked:
-    """A request to come."""
+    """A request of a random workload."""
 
     prompt: tuple[int, ...]
     max_tokens: int
@@ -26,7 +26,7 @@ class Asked:
 
     @property
     def work(self) -> int:
-        """Tokens to compute for all samples, if nothing is shared."""
+        """The number of tokens to compute for all samples, if nothing is shared."""
         return self.n * (len(self.prompt) + self.max_tokens)
 
 
@@ -45,7 +45,7 @@ class Workload:
     copies_forks: bool = False
 
     def engine(self) -> FakeEngine:
-        """The pool is the smallest in which each request fits alone, and a few blocks more."""
+        """An engine whose pool has a few blocks more than the largest request needs alone."""
         sizes = FakeEngine(1, block_size=self.block_size, copies_forks=self.copies_forks).manager
         most = max(sizes.most_blocks(len(a.prompt), a.max_tokens, a.n) for a in self.asked)
         longest = max(len(a.prompt) + a.max_tokens for a in self.asked)
@@ -96,8 +96,10 @@ WORKLOADS = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(workload=WORKLOADS)
 def test_all_finish_within_a_bounded_number_of_steps(workload: Workload) -> None:
-    """In each step the most urgent running request advances by a token at least, and it keeps what it
-    has until a more urgent one comes along, or it ends."""
+    """In each step the most urgent running request advances by at least one token.
+
+    It keeps its blocks until it ends or a more urgent request arrives.
+    """
     engine = workload.engine()
     requests = [add(engine, asked) for asked in workload.asked]
     bound = sum(asked.work for asked in workload.asked)
@@ -111,8 +113,11 @@ def test_all_finish_within_a_bounded_number_of_steps(workload: Workload) -> None
 @settings(max_examples=250, deadline=None)
 @given(workload=WORKLOADS, data=st.data())
 def test_interference_changes_no_token(workload: Workload, data: st.DataObject) -> None:
-    """Requests arrive at any time; any of them is aborted or preempted; steps fail; the prefix cache is
-    emptied. Those that are left end with the tokens that they would have had alone."""
+    """The remaining requests end with the same tokens as alone.
+
+    Meanwhile requests arrive at any time, any of them is aborted or preempted, steps fail, and the prefix
+    cache is emptied.
+    """
     engine = workload.engine()
     to_come = list(workload.asked)
     served: list[Request] = []
@@ -148,7 +153,7 @@ def test_interference_changes_no_token(workload: Workload, data: st.DataObject) 
 def test_a_request_alone_never_holds_more_than_most_blocks(
     asked: Asked, block_size: int, budget: int, data: st.DataObject | None
 ) -> None:
-    """Also when it is preempted again and again, and its samples come back one after the other."""
+    """Even if it is preempted again and again, and its samples come back one by one."""
     workload = Workload((asked,), 0, block_size, budget, 4, True, "fcfs", True)
     engine = workload.engine()
     request = add(engine, asked)

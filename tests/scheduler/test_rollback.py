@@ -1,4 +1,4 @@
-"""A forward pass that fails: nothing was computed, so nothing may be found in the cache."""
+"""A forward pass that fails: no token was computed, so the cache must not contain its blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.fake_engine import FakeEngine
 
 
 def hits(engine: FakeEngine, request: Request) -> int:
-    """Blocks that a request would find if it came now."""
+    """How many cached blocks a request would find now."""
     return len(engine.manager.find_prefix(request.sequences[0], request.cache_salt))
 
 
@@ -36,7 +36,7 @@ def test_what_had_been_computed_stays() -> None:
 
 
 def test_requests_that_built_on_each_other_in_the_failed_step() -> None:
-    """The second hit blocks that the first was about to compute, the third those of the second."""
+    """The second request hits blocks that the first computes in this step; the third hits the second's."""
     engine = FakeEngine(30)
     prompts = [list(range(9)), list(range(13)), list(range(17))]
     requests = [engine.add(prompt) for prompt in prompts]
@@ -48,7 +48,7 @@ def test_requests_that_built_on_each_other_in_the_failed_step() -> None:
 
 
 def test_an_older_hit_survives() -> None:
-    """The failed step had found two blocks of an earlier request; these are as good as before."""
+    """A request of the failed step had hit two blocks of an earlier request. They stay cached."""
     engine = FakeEngine(30)
     engine.add(list(range(8)), max_tokens=1)
     engine.run()
@@ -82,7 +82,7 @@ def test_who_was_not_scheduled_is_not_disturbed() -> None:
 
 
 def test_a_group_that_was_about_to_part() -> None:
-    """Two copies were planned; they never happened."""
+    """Two block copies were planned but never done."""
     engine = FakeEngine(30)
     request = engine.add(6, max_tokens=5, n=3)
     engine.step()

@@ -1,4 +1,4 @@
-"""Scheduler: who is admitted, in which order, and with how many tokens."""
+"""Scheduler: which requests are admitted, in which order, and with how many tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.fake_engine import FakeEngine
 
 
 def shares(output: SchedulerOutput) -> dict[int, int]:
-    """Tokens of each request, by arrival."""
+    """How many tokens the step computes for each request, by its arrival number."""
     counts: dict[int, int] = {}
     for item in output.scheduled:
         counts[item.request.arrival] = counts.get(item.request.arrival, 0) + item.num_tokens
@@ -81,7 +81,7 @@ def test_first_come_first_served() -> None:
 
 
 def test_nobody_passes_one_that_does_not_fit() -> None:
-    """The second needs more blocks than are free; the third would fit, but waits its turn."""
+    """The second needs more blocks than are free. The third would fit, but must wait for the second."""
     engine = FakeEngine(6)
     engine.add(15)
     assert arrivals(engine.step().admitted) == [0]
@@ -122,7 +122,7 @@ def test_priorities() -> None:
 
 
 def test_an_admission_takes_all_known_tokens_into_account() -> None:
-    """A chunk of the prompt would fit into the free blocks, the whole prompt would not."""
+    """A chunk of the prompt would fit into the free blocks, but the whole prompt would not."""
     engine = FakeEngine(5, budget=4)
     engine.add(8)
     engine.step()
@@ -148,7 +148,7 @@ def test_duplicate_prompts_of_one_step_share_blocks() -> None:
 
 
 def test_duplicates_share_only_what_the_step_computes() -> None:
-    """The first gets a chunk; the second may build on that, and on no more."""
+    """The first gets a chunk of its prompt. The second may share only the blocks of that chunk."""
     engine = FakeEngine(20, budget=10)
     prompt = list(range(9))
     engine.add(3)

@@ -1,4 +1,4 @@
-"""Preemption: who loses its blocks when the pool is dry, what it keeps, and how it comes back."""
+"""Preemption: which request loses its blocks, what it keeps, and how it comes back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def shares(output: SchedulerOutput) -> list[tuple[Request, int]]:
 
 
 def leave_free(engine: FakeEngine, num_free: int) -> Request:
-    """Let a request that computes nothing, and that is nobody's victim, hold all other free blocks."""
+    """Let a new request hold all other free blocks. It computes nothing, and is never preempted."""
     num_tokens = (engine.manager.pool.num_free - num_free) * engine.manager.block_size
     request = engine.add(num_tokens, priority=-100)
     seq = request.sequences[0]
@@ -46,8 +46,8 @@ def test_no_more_than_must_be() -> None:
     requests = [engine.add(4, max_tokens=5) for _ in range(5)]
     engine.step()
     output = engine.step()
-    # Each wants a second block: the first takes the last one's, the second that of the one before, and
-    # then the third is itself the last.
+    # Each request needs a second block. The first preempts the last request, and the second preempts the
+    # one before it. Then the third is itself the last.
     assert output.preempted == [requests[4], requests[3], requests[2]]
     assert shares(output) == [(requests[0], 1), (requests[1], 1)]
     engine.run()
@@ -68,7 +68,7 @@ def test_one_may_be_its_own_victim() -> None:
     [((0, 3, 1), 1), ((3, 0, 1), 0), ((0, 0, 0), 2), ((1, 1, 0), 1), ((0, -1, -1), 0)],
 )
 def test_under_priority_the_least_urgent_is_the_victim(priorities: tuple[int, ...], victim: int) -> None:
-    """The largest (priority, arrival), wherever it stands among the running ones."""
+    """The victim has the largest (priority, arrival), at any place in the list of running requests."""
     engine = FakeEngine(6, policy="priority")
     requests: list[Request] = []
     for num_tokens, priority in zip((6, 7, 8), priorities, strict=True):
@@ -89,7 +89,7 @@ def test_the_budget_of_a_withdrawn_victim_is_handed_back() -> None:
     engine.step()
     long = engine.add(30, priority=1)
     assert shares(engine.step()) == [(victim, 1), (urgent, 1), (long, 6)]
-    # The victim takes the last block, and is given its token. Then the urgent one needs a block.
+    # The victim takes the last block, and its token is planned. Then the urgent request needs a block.
     leave_free(engine, 1)
     output = engine.step()
     assert output.preempted == [victim]
@@ -98,7 +98,7 @@ def test_the_budget_of_a_withdrawn_victim_is_handed_back() -> None:
 
 
 def test_nothing_of_a_withdrawn_step_is_cached() -> None:
-    """The victim's token would have filled its second block."""
+    """The victim's planned token would have filled its second block."""
     engine = FakeEngine(30, policy="priority")
     victim = engine.add(6, max_tokens=9, priority=5)
     engine.step()
