@@ -77,7 +77,8 @@ class LLM:
         Args:
             prompts: a string, a list of token ids, a dict (see `minipaged.engine.prompts`), or a list of
                 these.
-            sampling_params: one for all prompts, or one for each; `get_default_sampling_params()` if not given.
+            sampling_params: one for all prompts, or one for each. If not given:
+                `get_default_sampling_params()`.
             use_tqdm: whether to show a progress bar in a terminal or a notebook. (The name is vLLM's.)
 
         Returns:
