@@ -53,6 +53,7 @@ class EngineOptions(TypedDict, total=False):
     preemption_mode: PreemptionMode
     num_cpu_blocks: int | None
     attention_backend: AttentionBackend
+    compiled_layers: bool | None
     enforce_eager: bool
     load_format: LoadFormat
     seed: int
@@ -94,9 +95,13 @@ class EngineConfig:
         attention_backend: `"reference"`, `"cpu"`, `"triton"`, or `"auto"`: `cpu` on a CPU, `triton` on
             cuda, else `reference`. `triton` on a CPU runs under Triton's interpreter: to learn and to
             test, not to be fast.
+        compiled_layers: whether a model on a CPU runs in compiled code (`minipaged/cpu/`), or in PyTorch, as
+            it is read in `minipaged/model/`. `None`: compiled with the attention backend `cpu`, if the
+            compiled code computes this model; in PyTorch with `reference`, and so at the stages 1 to 4.
         enforce_eager: on a CUDA device with the backend `triton`, decode steps replay CUDA graphs, which
-            are captured when the engine is made; on a CPU with the backend `cpu`, the calls of a decode
-            step are written down once. `True` turns both off. See `minipaged/runner/decode_steps.py`.
+            are captured when the engine is made; on a CPU with compiled layers and the backend `cpu`, the
+            calls of a decode step are recorded once. `True` turns both off. See
+            `minipaged/runner/decode_steps.py`.
         load_format: `"dummy"` fills the model's real shape with random weights.
         seed: seeds the dummy weights, and the sampling of requests that bring no seed.
         kv_layout: `"paged"`: blocks, on demand. `"contiguous"`: one region for each sequence, reserved
@@ -136,6 +141,7 @@ class EngineConfig:
     preemption_mode: PreemptionMode = "recompute"
     num_cpu_blocks: int | None = None
     attention_backend: AttentionBackend = "auto"
+    compiled_layers: bool | None = None
     enforce_eager: bool = False
     load_format: LoadFormat = "auto"
     seed: int = 0
@@ -200,10 +206,9 @@ class EngineConfig:
         for name in ("enable_chunked_prefill", "enforce_eager"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} must be True or False, not {getattr(self, name)!r:.80}")
-        if not isinstance(self.enable_prefix_caching, bool | None):
-            raise ConfigError(
-                f"enable_prefix_caching must be True or False or None, not {self.enable_prefix_caching!r:.80}"
-            )
+        for name in ("enable_prefix_caching", "compiled_layers"):
+            if not isinstance(getattr(self, name), bool | None):
+                raise ConfigError(f"{name} must be True or False or None, not {getattr(self, name)!r:.80}")
         share = self.gpu_memory_utilization
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ConfigError(f"gpu_memory_utilization must be above 0 and at most 1, not {share!r}")

@@ -1,19 +1,16 @@
-"""AttentionMetadata: where in a step's packed tokens each sequence lies, and where its cache is."""
+"""AttentionMetadata: where in a step's row of tokens each sequence lies, and where its cache is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 from torch import Tensor
 
-from minipaged.cpu.attention.query_groups import QueryGroups, group_queries
-
 
 @dataclass(frozen=True)
 class AttentionMetadata:
-    """One ragged step of S sequences and T tokens, packed without padding.
+    """One ragged step of S sequences and T tokens, without padding.
 
     The tokens of sequence s are rows `query_start_loc[s] : query_start_loc[s + 1]`; they are the
     last ones of its `seq_lens[s]` tokens. Sequences that compute one token come first.
@@ -35,18 +32,6 @@ class AttentionMetadata:
     query_start_list: tuple[int, ...]
     seq_lens_list: tuple[int, ...]
     num_decodes: int
-
-    @cached_property
-    def query_groups(self) -> QueryGroups:
-        """The step's tokens, by what they look at. For the CPU."""
-        return group_queries(
-            self.block_tables.numpy(), self.query_start_list, self.seq_lens_list, self.num_decodes
-        )
-
-    @cached_property
-    def num_pairs(self) -> int:
-        """How many there are of a token and one that it looks at: attention's work. For the CPU."""
-        return int(self.query_groups.lengths.sum())
 
 
 class AttentionFn(Protocol):
