@@ -17,7 +17,7 @@ from minipaged.cpu.decoder import CompiledDecoder
 from minipaged.errors import ConfigError
 from minipaged.model.decoder import AttendFn, Decoder
 from minipaged.model.layer import Layer, Mlp
-from minipaged.stages import NUM_STAGES
+from minipaged.stages import NUM_STAGES, stage_options
 from tests.engine.driving import assert_greedy, greedy, run
 from tests.model_pairs import Pair
 
@@ -110,14 +110,13 @@ def test_an_edit_takes_effect_at_every_stage(
 
 
 @pytest.mark.parametrize(
-    "options", [*(EngineConfig.at_stage(s) for s in range(1, 5)), EngineConfig(attention_backend="reference")]
+    "options", [*map(stage_options, range(1, 5)), EngineOptions(attention_backend="reference")]
 )
 @pytest.mark.parametrize("method", [(Layer, "before_attention"), (Mlp, "forward"), (Decoder, "forward")])
 def test_the_plain_code_is_called(
-    tiny: Pair, options: EngineConfig, method: tuple[type, str], monkeypatch: pytest.MonkeyPatch
+    tiny: Pair, options: EngineOptions, method: tuple[type, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {name: getattr(options, name) for name in EngineOptions.__annotations__} | SIZES
-    engine = LLMEngine(EngineConfig(**settings), tiny.model)
+    engine = LLMEngine(EngineConfig(**(options | SIZES)), tiny.model)
 
     def never(*_: object) -> Tensor:
         raise RuntimeError("a slip of the pen")
