@@ -71,9 +71,13 @@ class EngineConfig:
         attention_backend: `"reference"`, `"cpu"`, `"triton"`, or `"auto"`: `cpu` on a CPU, `triton` on
             cuda, otherwise `reference`. On a CPU, `triton` runs under Triton's interpreter, which is slow
             and meant for learning and tests.
+        compiled_layers: whether a model on a CPU runs in compiled code (`minipaged/cpu/`), or in the PyTorch
+            of `minipaged/model/`. `None`: compiled with the attention backend `cpu`, if the compiled code
+            computes this model; PyTorch with `reference`, and so at stages 1 to 4.
         enforce_eager: `True` turns off recorded decode steps. These are CUDA graphs on a CUDA device with
-            the backend `triton`, captured when the engine is created. On a CPU with the backend `cpu`, they
-            are a list of calls that is recorded once. See `minipaged/runner/decode_steps.py`.
+            the backend `triton`, captured when the engine is created. On a CPU with compiled layers and the
+            backend `cpu`, they are a list of calls that is recorded once. See
+            `minipaged/runner/decode_steps.py`.
         load_format: `"dummy"` fills the model's real shape with random weights.
         seed: the seed for dummy weights, and for the sampling of requests without a seed.
         generation_config: how a request without parameters is sampled. `"auto"`: as the model's
@@ -117,6 +121,7 @@ class EngineConfig:
     preemption_mode: PreemptionMode = "recompute"
     num_cpu_blocks: int | None = None
     attention_backend: AttentionBackend = "auto"
+    compiled_layers: bool | None = None
     enforce_eager: bool = False
     load_format: LoadFormat = "auto"
     seed: int = 0
@@ -184,10 +189,9 @@ class EngineConfig:
         for name in ("enable_chunked_prefill", "enforce_eager"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} must be True or False, not {getattr(self, name)!r:.80}")
-        if not isinstance(self.enable_prefix_caching, bool | None):
-            raise ConfigError(
-                f"enable_prefix_caching must be True or False or None, not {self.enable_prefix_caching!r:.80}"
-            )
+        for name in ("enable_prefix_caching", "compiled_layers"):
+            if not isinstance(getattr(self, name), bool | None):
+                raise ConfigError(f"{name} must be True or False or None, not {getattr(self, name)!r:.80}")
         share = self.gpu_memory_utilization
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
             raise ConfigError(f"gpu_memory_utilization must be above 0 and at most 1, not {share!r}")

@@ -42,6 +42,7 @@ class EngineOptions(TypedDict, total=False):
     preemption_mode: PreemptionMode
     num_cpu_blocks: int | None
     attention_backend: AttentionBackend
+    compiled_layers: bool | None
     enforce_eager: bool
     load_format: LoadFormat
     seed: int

@@ -12,9 +12,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 
 from minipaged.errors import ModelNotFoundError
-from tests.model_pairs import nano_gqa, nano_model, packed, packed_folder, random_models, smollm2, tiny
+from tests.model_pairs import (
+    compilable,
+    compilable_folder,
+    nano_gqa,
+    nano_model,
+    random_models,
+    smollm2,
+    tiny,
+)
 
-__all__ = ["nano_gqa", "nano_model", "packed", "packed_folder", "random_models", "smollm2", "tiny"]
+__all__ = ["compilable", "compilable_folder", "nano_gqa", "nano_model", "random_models", "smollm2", "tiny"]
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ def random_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
     pairs = {}
     for seed, (name, (family, shape)) in enumerate(RANDOM_MODELS.items()):
         folder = tmp_path_factory.mktemp("models") / name
-        sized = Shape(hidden_size=84, max_position_embeddings=256) | shape
+        sized = Shape(hidden_size=96, max_position_embeddings=256) | shape
         make_model(folder, family, seed=seed, **sized)
         pairs[name] = Pair(load(str(folder)), Oracle.from_folder(folder))
     return pairs
@@ -66,14 +66,14 @@ def nano_model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 
 
 @pytest.fixture(scope="session")
-def packed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compilable_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose layers run in compiled code."""
-    return make_model(tmp_path_factory.mktemp("models") / "packed", hidden_size=64, num_layers=3)
+    return make_model(tmp_path_factory.mktemp("models") / "compilable", hidden_size=64, num_layers=3)
 
 
 @pytest.fixture(scope="session")
-def packed(packed_folder: Path) -> Pair:
-    return Pair(load(str(packed_folder)), Oracle.from_folder(packed_folder))
+def compilable(compilable_folder: Path) -> Pair:
+    return Pair(load(str(compilable_folder)), Oracle.from_folder(compilable_folder))
 
 
 @pytest.fixture(scope="session")

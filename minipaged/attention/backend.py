@@ -10,8 +10,6 @@ import torch
 from minipaged.attention.metadata import AttentionFn
 from minipaged.attention.reference import reference_attention
 from minipaged.choices import AttentionBackend
-from minipaged.cpu.attention.attention import cpu_attention
-from minipaged.cpu.attention.cache import cpu_write_kv
 from minipaged.errors import ConfigError
 from minipaged.kv import cache
 from minipaged.kv.cache import CopyBlocks, WriteKV
@@ -28,7 +26,9 @@ def select_attention(backend: AttentionBackend, device: torch.device) -> Attenti
     if backend == "cpu":
         if device.type != "cpu":
             raise ConfigError(f"attention_backend='cpu' needs device='cpu', not {str(device)!r}; use 'auto'")
-        return cpu_attention
+        from minipaged.cpu.attention.attention import CpuAttention  # imports numba
+
+        return CpuAttention()
     if backend == "triton":
         prepare_triton(device)  # before the import: Triton decides at import how it runs kernels
         from minipaged.triton_kernels.attention import TritonAttention
@@ -56,6 +56,8 @@ def select_cache_functions(backend: AttentionBackend, device: torch.device) -> C
     """
     backend = resolve_backend(backend, device)
     if backend == "cpu":
+        from minipaged.cpu.attention.cache import cpu_write_kv
+
         return CacheFunctions(cpu_write_kv, cache.copy_blocks)
     if backend == "triton":
         prepare_triton(device)

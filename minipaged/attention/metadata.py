@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 from torch import Tensor
-
-from minipaged.cpu.attention.query_groups import QueryGroups, group_queries
 
 
 @dataclass(frozen=True)
@@ -35,18 +32,6 @@ class AttentionMetadata:
     query_start_list: tuple[int, ...]
     seq_lens_list: tuple[int, ...]
     num_decodes: int
-
-    @cached_property
-    def query_groups(self) -> QueryGroups:
-        """The step's tokens, grouped by the tokens that they attend to. Used on the CPU only."""
-        return group_queries(
-            self.block_tables.numpy(), self.query_start_list, self.seq_lens_list, self.num_decodes
-        )
-
-    @cached_property
-    def num_pairs(self) -> int:
-        """The number of (query token, attended token) pairs: the work of attention. For the CPU only."""
-        return int(self.query_groups.lengths.sum())
 
 
 class AttentionFn(Protocol):

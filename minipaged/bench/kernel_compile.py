@@ -32,7 +32,7 @@ from minipaged.triton_kernels.prefill import prefill_kernel
 from minipaged.triton_kernels.setup import INTERPRET
 from minipaged.triton_kernels.softmax import dot_dtype
 from minipaged.triton_kernels.split_rule import MAX_SPLITS
-from minipaged.triton_kernels.tiles import Tiles, decode_tiles, next_power_of_two, prefill_tiles
+from minipaged.triton_kernels.tiles import Tiles, decode_tiles, prefill_tiles
 
 KernelName = Literal["write_kv", "copy_blocks", "decode", "decode_part", "merge", "prefill"]
 KERNELS: tuple[KernelName, ...] = get_args(KernelName)
@@ -150,7 +150,7 @@ def _variant(name: KernelName, dtype: torch.dtype, head_dim: int, group: int) ->
         case "write_kv":
             arguments = (dtype, dtype, dtype, int64, *cache, kv_row, head_dim, kv_row, head_dim)
             constants: dict[str, int | tl.dtype] = {"NUM_KV_HEADS": NUM_KV_HEADS, "HEAD_DIM": head_dim}
-            constants |= {"BLOCK_SIZE": BLOCK_SIZE, "PADDED": next_power_of_two(kv_row)}
+            constants |= {"BLOCK_SIZE": BLOCK_SIZE, "PADDED": triton.next_power_of_2(kv_row)}
             return Variant(name, dtype, head_dim, write_kernel, arguments, constants)
         case "copy_blocks":
             arguments = (dtype, int64, cache[0], block)

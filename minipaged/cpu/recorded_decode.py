@@ -1,11 +1,13 @@
-"""CpuDecode: decode steps on a CPU, whose calls of compiled code are all known before the step begins.
+"""RecordedDecode: decode steps on a CPU, whose calls of compiled code are all known before the step begins.
 
 On a CPU, too, a step of few tokens is many short calls: four in each layer. While Python gets the next one
 ready the memory bus stands still, which for one sequence is what bounds a step. So the calls of a step of n
-sequences are written down once, and made in one go from then on.
+sequences are recorded once, and made in one go from then on.
 """
 
 from __future__ import annotations
+
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -15,9 +17,9 @@ from minipaged.cpu.attention.attention import call_attention, can_attend, check_
 from minipaged.cpu.attention.cache import call_write_kv, check_written
 from minipaged.cpu.attention.query_groups import QueryGroups, group_decodes
 from minipaged.cpu.compiler.calls import Call, CallSequence
-from minipaged.cpu.layers.layer import TOKENS_AT_ONCE, CpuLayer
-from minipaged.cpu.layers.norm import call_norm
-from minipaged.cpu.layers.workspace import LayerRoom
+from minipaged.cpu.decoder import CompiledDecoder
+from minipaged.cpu.layers.layer import TOKENS_AT_ONCE
+from minipaged.cpu.layers.workspace import LayerWorkspace
 from minipaged.kv.size import blocks_needed
 from minipaged.model.decoder import Decoder
 from minipaged.runner.decode_inputs import DecodeInputs, arrays_of
@@ -28,11 +30,10 @@ MOST_ROWS = TOKENS_AT_ONCE
 """Sequences in one step: what a layer computes in one call."""
 
 
-def can_write_down(decoder: Decoder, layout: PagedLayout) -> bool:
+def can_record(decoder: Decoder, layout: PagedLayout) -> TypeGuard[CompiledDecoder]:
     """Whether a decoder's steps are calls of compiled code alone."""
-    layers, config = decoder.faster_layers, decoder.config
-    compiled = len(layers) > 0 and all(isinstance(each, CpuLayer) for each in layers)
-    return compiled and all(
+    config = decoder.config
+    return isinstance(decoder, CompiledDecoder) and all(
         can_attend(config.num_heads, config.head_dim, decoder.dtype, kv_layer)
         for kv_layer in layout.cache.layers
     )
@@ -42,18 +43,18 @@ BEFORE, WRITE, ATTEND, AFTER = range(4)
 """A layer's calls, in their order."""
 
 
-class CpuDecode:
-    """`DecodeSteps` for the CPU. A step's calls are written down when there is the first of its size.
+class RecordedDecode:
+    """`DecodeSteps` for the CPU. A step's calls are recorded when there is the first of its size.
 
     Args:
-        decoder: the model, for which `can_write_down` holds.
+        decoder: the model, for which `can_record` holds.
         layout: where its keys and values are.
         max_num_seqs: most sequences in one step.
         max_model_len: tokens of the longest sequence.
     """
 
     def __init__(
-        self, decoder: Decoder, layout: PagedLayout, *, max_num_seqs: int, max_model_len: int
+        self, decoder: CompiledDecoder, layout: PagedLayout, *, max_num_seqs: int, max_model_len: int
     ) -> None:
         self._decoder = decoder
         self._layout = layout
@@ -63,21 +64,21 @@ class CpuDecode:
             rows, blocks_needed(max_model_len, layout.block_size), decoder.device
         )
         self._heads_of_qkv = config.num_heads, config.num_kv_heads, config.num_kv_heads
-        empty = decoder.embed_tokens.new_empty
+        empty = decoder.embed_tokens.weight.new_empty
         self._hidden = empty(rows, config.hidden_size)  # [B, hidden]
         self._normed = torch.empty_like(self._hidden)  # [B, hidden]
         self._cos = empty(rows, 1, config.head_dim // 2)  # [B, 1, D / 2]
         self._sin = torch.empty_like(self._cos)  # [B, 1, D / 2]
         self._heads = empty(rows, sum(self._heads_of_qkv), config.head_dim)  # [B, Hq + 2 * Hkv, D]
         self._attended = empty(rows, config.num_heads, config.head_dim)  # [B, Hq, D]
-        self._room = LayerRoom(config, rows)
+        self._workspace = LayerWorkspace(config, rows)
         rows_of_groups = torch.zeros(3, rows + 1, dtype=torch.int32, device="cpu")  # [3, B + 1]
         self._rows_of_groups = rows_of_groups.numpy()  # the same memory, quicker to write to
         self._groups = QueryGroups(
             torch.arange(rows, dtype=torch.int32, device="cpu"), self._inputs.seq_lens, *rows_of_groups
         )
         self._first_rows: dict[int, DecodeInputs] = {}  # making the views takes longer than filling them
-        self._written_down: dict[tuple[int, int], CallSequence] = {}
+        self._recorded: dict[tuple[int, int], CallSequence] = {}
 
     def bucket_of(self, batch: StepBatch) -> int | None:
         """Its number of sequences; `None` if a step has others than decodes, or too many."""
@@ -99,9 +100,9 @@ class CpuDecode:
             kept[:bucket].copy_(given)
         # PyTorch's number of threads may have been changed since.
         key = bucket, torch.get_num_threads()
-        if key not in self._written_down:
-            self._written_down[key] = CallSequence(self._calls(bucket))
-        calls = self._written_down[key]
+        if key not in self._recorded:
+            self._recorded[key] = CallSequence(self._calls(bucket))
+        calls = self._recorded[key]
         calls.run()
         # All layers have the same slots and tables: the first layer's calls tell.
         check_written(calls.arguments[WRITE], inputs.slot_mapping)
@@ -125,17 +126,16 @@ class CpuDecode:
         starts = self._groups.starts[: num_rows + 1]
         groups = QueryGroups(*(each[:num_rows] for each in self._groups))._replace(starts=starts)
         calls: list[Call] = []
-        for layer, kv_layer in zip(self._decoder.faster_layers, self._layout.cache.layers, strict=True):
-            assert isinstance(layer, CpuLayer)
+        for layer, kv_layer in zip(self._decoder.compiled_layers, self._layout.cache.layers, strict=True):
             threads, tables = layer.threads_for_decodes, inputs.block_tables
             of_layer = {
-                BEFORE: layer.call_before(hidden, cos, sin, heads, self._room, num_threads=threads),
+                BEFORE: layer.call_before(hidden, cos, sin, heads, self._workspace, num_threads=threads),
                 WRITE: call_write_kv(kv_layer, k, v, inputs.slot_mapping, num_threads=threads),
                 ATTEND: call_attention(
                     q, kv_layer, tables, groups, self._layout.scale, attended, num_threads=threads
                 ),
-                AFTER: layer.call_after(hidden, attended, hidden, self._room, num_threads=threads),
+                AFTER: layer.call_after(hidden, attended, hidden, self._workspace, num_threads=threads),
             }
             calls += [of_layer[each] for each in range(len(of_layer))]
-        norm, normed = self._decoder.norm, self._normed[:num_rows]
-        return [*calls, call_norm(hidden, norm.weight, norm.eps, normed, num_threads=calls[0].num_threads)]
+        norm, normed = self._decoder.compiled_norm, self._normed[:num_rows]
+        return [*calls, norm.call(hidden, normed, num_threads=calls[0].num_threads)]

@@ -1,47 +1,105 @@
-"""What a decoder computes with on a CPU: the fastest matrix product, and layers in compiled code."""
+"""What an engine on a CPU computes with: a decoder in compiled code in the place of the plain one.
+
+The plain decoder is not changed, since engines share a loaded model, and some of them want to run what is
+read in `model/`. So the compiled one is another object. It has copies of the matrices in panels. They are
+made once for each plain decoder and live as long as it does. An engine that has loaded its model itself has
+no use for the
+rows: then they give way to the panels, and no weight is in memory twice.
+"""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+import copy
+import logging
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
-from minipaged.cpu.layers.layer import TOKENS_AT_ONCE, CpuLayer, can_compile
-from minipaged.cpu.layers.norm import cpu_norm
-from minipaged.cpu.layers.workspace import RoomOfThread
-from minipaged.cpu.products.choice import TRIAL_BYTES, ProductChoice, choose_product, packing_pays
-from minipaged.cpu.products.panel_product import can_pack, is_packed, packed, packed_linear, packed_rows
+from torch import nn
+
+from minipaged.cpu.decoder import CompiledDecoder
+from minipaged.cpu.products.choice import (
+    TRIAL_BYTES,
+    ChosenLinear,
+    ProductChoice,
+    choose_product,
+    panels_pay,
+)
+from minipaged.cpu.recognise import why_not_compiled
+from minipaged.errors import ConfigError
 from minipaged.model.decoder import Decoder
 from minipaged.model.leaves import Linear
 
+logger = logging.getLogger(__name__)
 
-@torch.inference_mode()
-def use_cpu_kernels(decoder: Decoder) -> None:
-    """Put a decoder's matrices in the order that the CPU's loops read, and the loops in its layers' place.
+_made: WeakKeyDictionary[Decoder, dict[str, Decoder]] = WeakKeyDictionary()
+"""For each decoder, what was made of it."""
 
-    A short trial multiplies some of the matrices, with as many threads as torch has now. One after the
-    other is then packed, so that no more than one is in memory twice. A small model is packed without a
-    trial, which would take longer than all that the model may ever lose by it; and loading it does not wait
-    for numba.
+
+def plain_decoder(decoder: Decoder) -> Decoder:
+    """The decoder itself if it is plain, else one of its weights in rows."""
+    if not isinstance(decoder, CompiledDecoder):
+        return decoder
+    return _once(decoder, "plain", decoder.plain)
+
+
+def compiled_decoder(decoder: Decoder, *, required: bool, takes_over: bool) -> Decoder:
+    """What computes a decoder in compiled code; the plain decoder, with a warning, if the loops do not
+    compute it.
+
+    Args:
+        decoder: on the CPU; plain, or compiled for another engine.
+        required: compile, also where a trial would find that PyTorch multiplies faster.
+        takes_over: the decoder is not used any more: its weights may be put in another order.
+
+    Raises:
+        ConfigError: it is required, and the loops do not compute it.
     """
-    weights = decoder.matrices()
+    reason = why_not_compiled(decoder)
+    if reason is not None and required:
+        raise ConfigError(
+            f"compiled_layers=True, but compiled code does not compute this model: {reason}. Leave it out, "
+            "or set compiled_layers=False"
+        )
+    if reason is not None:
+        logger.warning("The layers run in PyTorch, since compiled code does not compute them: %s", reason)
+        return plain_decoder(decoder)
+    if isinstance(decoder, CompiledDecoder):
+        return decoder
+    if takes_over:
+        return _compile(decoder, required=required, takes_over=True)
+    return _once(decoder, f"{required=}", lambda: _compile(decoder, required=required, takes_over=False))
+
+
+def _compile(decoder: Decoder, *, required: bool, takes_over: bool) -> Decoder:
+    """A short trial multiplies some of the matrices, with as many threads as torch has now. A small model is
+    compiled without one, which would take longer than all that the model may ever lose by it."""
+    weights = [module.weight for module in decoder.modules() if isinstance(module, Linear)]
     small = sum(weight.nbytes for weight in weights) < TRIAL_BYTES
     product = ProductChoice() if small else choose_product(weights)
-    if small or packing_pays(weights, product):
-        for weight in weights:
-            if can_pack(weight):
-                weight.data = packed(weight.data)
-    for module in decoder.modules():
+
+    def chosen(linear: Linear) -> nn.Module:
+        return ChosenLinear(linear, product)
+
+    if not (required or small or panels_pay(weights, product)):
+        return _with_linears(decoder, chosen)
+    if takes_over:
+        return CompiledDecoder(decoder, chosen, takes_over=True)
+    return _once(decoder, "compiled", lambda: CompiledDecoder(decoder, chosen, takes_over=False))
+
+
+def _with_linears(decoder: Decoder, replacement: Callable[[Linear], nn.Module]) -> Decoder:
+    """A decoder of the same tensors, with others in the place of its projections."""
+    tensors = [*decoder.parameters(), *decoder.buffers()]
+    twin = copy.deepcopy(decoder, {id(tensor): tensor for tensor in tensors})
+    for name, module in list(twin.named_modules()):
         if isinstance(module, Linear):
-            module.product = packed_linear if is_packed(module.weight) else product
-    decoder.rows_of = cpu_rows
-    layers = decoder.own_layers()
-    if all(can_compile(layer, decoder.config) for layer in layers):
-        room = RoomOfThread(decoder.config, TOKENS_AT_ONCE)
-        decoder.norm.norm = cpu_norm
-        decoder.faster_layers = [CpuLayer(layer, decoder.config, room) for layer in layers]
+            twin.set_submodule(name, replacement(module))
+    return twin
 
 
-def cpu_rows(ids: Tensor, weight: Tensor) -> Tensor:
-    """`F.embedding`, of a matrix in panels or in rows."""
-    return packed_rows(ids, weight) if is_packed(weight) else F.embedding(ids, weight)
+def _once(decoder: Decoder, what: str, make: Callable[[], Decoder]) -> Decoder:
+    """What was made of a decoder before, or is made now. It must not refer to the decoder."""
+    made = _made.setdefault(decoder, {})
+    if what not in made:
+        made[what] = make()
+    return made[what]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from minipaged.attention.backend import (
     CacheFunctions,
+    resolve_backend,
     select_attention,
     select_cache_functions,
 )
@@ -21,6 +22,7 @@ from minipaged.config import EngineConfig
 from minipaged.engine.device import check_given_model, resolve_device, resolve_dtype
 from minipaged.engine.memory_plan import MemoryPlan, make_region_allocator, plan_memory
 from minipaged.engine.step_memory import step_bytes
+from minipaged.errors import ConfigError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.cache import CopyBlocks, KVCache, copy_blocks
 from minipaged.kv.manager import KVManager
@@ -53,11 +55,14 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         ConfigError: the settings contradict each other, or the pool is too small for one request.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
+    is_own = model is None
     if model is None:
         model = load_configured_model(config, progress=progress)
     else:
         check_given_model(config, model)
-    decoder, shape = model.decoder, model.config
+    decoder, shape = _choose_decoder(config, model.decoder, is_own=is_own), model.config
+    if is_own and type(decoder) is not Decoder:
+        model = replace(model, decoder=decoder)  # it has taken over the weights
     plan = plan_memory(
         config,
         shape,
@@ -92,6 +97,34 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         decode_steps=make_decode_steps(config, decoder, layout, max_model_len=plan.max_model_len),
     )
     return Machinery(model, plan, kv_manager, scheduler, kv_cache, runner)
+
+
+def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> Decoder:
+    """What computes a model: the plain decoder, or on a CPU one in compiled code.
+
+    Args:
+        config: the settings.
+        decoder: as it was loaded.
+        is_own: no other engine has it.
+
+    Raises:
+        ConfigError: `compiled_layers=True`, and the model cannot be compiled.
+    """
+    wanted = config.compiled_layers
+    on_cpu = decoder.device.type == "cpu"
+    if wanted and not on_cpu:
+        raise ConfigError(
+            f"compiled_layers=True needs device='cpu', not {str(decoder.device)!r}; leave it out"
+        )
+    if wanted is None:
+        wanted = on_cpu and resolve_backend(config.attention_backend, decoder.device) == "cpu"
+    if not wanted and type(decoder) is Decoder:
+        return decoder
+    from minipaged.cpu.replace import compiled_decoder, plain_decoder  # imports numba
+
+    if not wanted:
+        return plain_decoder(decoder)
+    return compiled_decoder(decoder, required=config.compiled_layers is True, takes_over=is_own)
 
 
 def _make_layout(config: EngineConfig, decoder: Decoder, kv_cache: KVCache) -> AttentionLayout:

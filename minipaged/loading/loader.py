@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from minipaged.cpu.replace import use_cpu_kernels
 from minipaged.loading import folder
 from minipaged.loading.locations import locate_or_fetch
 from minipaged.loading.random_weights import fill_random
@@ -27,6 +26,8 @@ class LoadedModel:
 
     Attributes:
         name: as it was asked for.
+        decoder: the model in plain PyTorch. That of an engine that loaded its model itself may be in compiled
+            code (see `minipaged/cpu/replace.py`).
         tokenizer: `None` for a folder without one; such a model takes and gives token ids alone.
     """
 
@@ -67,8 +68,6 @@ def load_model(
     decoder, tokenizer = read(location.path, dtype, device, dummy, progress)
     if dummy:
         fill_random(decoder.weight_views(), seed)
-    if device.type == "cpu":
-        use_cpu_kernels(decoder)
     return LoadedModel(name, decoder.config, decoder, tokenizer)
 
 

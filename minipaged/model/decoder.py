@@ -1,25 +1,22 @@
 """One decoder for the Llama family, written to be read.
 
-Tokens come *packed*: the tokens of all sequences in a step lie one after the other in one row of
-length T, with no padding, and `positions` says where each stands in its own sequence. Everything
-but attention works on each token alone, so it needs to know nothing of sequences. Attention is
-handed in from outside as a function: it alone knows where the keys and values of earlier tokens
-are kept.
+A step is *ragged*: the tokens of all its sequences lie one after the other in one row of length T,
+with no padding, and `positions` says where each stands in its own sequence. Everything but attention
+works on each token alone, so it needs to know nothing of sequences. Attention is handed in from
+outside as a function: it alone knows where the keys and values of earlier tokens are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from minipaged.cpu.products.panel_product import in_rows
 from minipaged.model.config import ModelConfig
-from minipaged.model.layer import Layer, LayerHalves
-from minipaged.model.leaves import Linear, RMSNorm, empty_parameter
+from minipaged.model.layer import Layer
+from minipaged.model.leaves import Embedding, Linear, RMSNorm
 from minipaged.model.rope import RotaryEmbedding
 
 AttendFn = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -32,8 +29,7 @@ dimensions are contiguous, their first is strided.
 
 
 class Decoder(nn.Module):
-    """Token ids and positions in, hidden states and logits out. Decode steps may take the same way elsewhere:
-    see `runner/decode_steps.py`.
+    """Token ids and positions in, hidden states and logits out.
 
     Args:
         config: the model's shape.
@@ -41,25 +37,19 @@ class Decoder(nn.Module):
         device: where the weights live.
 
     The weights are uninitialised until something fills `weight_views()`.
-
-    Attributes:
-        faster_layers: what runs in the place of the layers' own arithmetic, one for each, set by
-            `cpu_kernels.use_cpu_kernels` before an engine is made. Empty: the layers themselves.
-        rows_of: reads rows of the word embeddings: (ids [T], weight [V, hidden]) -> [T, hidden].
     """
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         self.config = config
-        self.faster_layers: Sequence[LayerHalves] = ()
-        self.rows_of: Callable[[Tensor, Tensor], Tensor] = F.embedding
-        self.embed_tokens = empty_parameter(config.vocab_size, config.hidden_size, dtype=dtype, device=device)
-        self.layers = nn.ModuleList(Layer(config, dtype, device) for _ in range(config.num_layers))
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, dtype=dtype, device=device)
+        layers = nn.ModuleList(Layer(config, dtype, device) for _ in range(config.num_layers))
+        self.layers = cast(list[Layer], layers)  # a ModuleList does not say of what
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device)
         self.rotary = RotaryEmbedding(config.rope, config.head_dim, device)
         if config.tie_word_embeddings:
             # The same memory read both ways: a token's row is its input and scores it as an output.
-            self.lm_head = Linear(self.embed_tokens)
+            self.lm_head = Linear(self.embed_tokens.weight)
         else:
             self.lm_head = Linear.empty(
                 config.hidden_size, config.vocab_size, bias=False, dtype=dtype, device=device
@@ -68,15 +58,15 @@ class Decoder(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """Of weights and activations."""
-        return self.embed_tokens.dtype
+        return self.embed_tokens.weight.dtype
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return self.embed_tokens.device
+        return self.embed_tokens.weight.device
 
     def forward(self, token_ids: Tensor, positions: Tensor, attend: AttendFn) -> Tensor:
-        """Runs all layers over one packed step.
+        """Runs all layers over one step.
 
         Args:
             token_ids: [T] int64, each in [0, vocab_size).
@@ -87,7 +77,7 @@ class Decoder(nn.Module):
             [T, hidden], after the final norm.
         """
         hidden, cos, sin = self.enter(token_ids, positions)
-        for i, layer in enumerate(self.faster_layers or self.own_layers()):
+        for i, layer in enumerate(self.layers):
             q, k, v = layer.before_attention(hidden, cos, sin)
             hidden = layer.after_attention(hidden, attend(i, q, k, v))
         return self.norm(hidden)
@@ -101,12 +91,8 @@ class Decoder(nn.Module):
         Returns:
             hidden [T, hidden], the tokens' word embeddings; cos and sin [T, 1, D / 2], of their angles.
         """
-        hidden = self.rows_of(token_ids, self.embed_tokens)  # [T, hidden]
+        hidden = self.embed_tokens(token_ids)  # [T, hidden]
         return hidden, *self.rotary(positions, hidden.dtype)
-
-    def own_layers(self) -> list[Layer]:
-        """The modules that hold the layers' weights."""
-        return [cast(Layer, layer) for layer in self.layers]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores every token of the vocabulary for the given rows alone.
@@ -122,23 +108,18 @@ class Decoder(nn.Module):
         """
         return self.lm_head(hidden).to(torch.float32)
 
-    def matrices(self) -> list[Tensor]:
-        """The weights of all matrix products, `[out_features, in_features]` each unless packed, in order."""
-        return [module.weight for module in self.modules() if isinstance(module, Linear)]
-
     def weight_views(self) -> dict[str, Tensor]:
         """For each Hugging Face tensor name, the view that it fills.
 
         The views share memory with the (partly fused) parameters, so a loader can copy each tensor
-        straight to its place. Together they cover every parameter exactly once. Where the matrices have
-        been packed since, theirs are copies: writing to them changes nothing.
+        straight to its place. Together they cover every parameter exactly once.
         """
         views = {
-            "model.embed_tokens.weight": in_rows(self.embed_tokens.data),
+            "model.embed_tokens.weight": self.embed_tokens.weight.data,
             "model.norm.weight": self.norm.weight.data,
         }
-        for i, layer in enumerate(self.own_layers()):
+        for i, layer in enumerate(self.layers):
             views |= layer.weight_views(f"model.layers.{i}.")
         if not self.config.tie_word_embeddings:
-            views["lm_head.weight"] = in_rows(self.lm_head.weight.data)
+            views["lm_head.weight"] = self.lm_head.weight.data
         return views

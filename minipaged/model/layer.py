@@ -1,49 +1,14 @@
-"""One layer of the decoder, in two halves: attention itself lies between, and is not the model's.
-
-This says in PyTorch's terms what is computed, on any device and in any dtype. On a CPU, `cpu_layer.py`
-computes the same in compiled code.
-"""
+"""One layer of the decoder, in two halves: attention itself lies between, and is not the model's."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from minipaged.cpu.products.panel_product import in_rows
 from minipaged.model.config import ModelConfig
 from minipaged.model.leaves import Linear, RMSNorm
 from minipaged.model.rope import rotate
-
-
-class LayerHalves(Protocol):
-    """What a decoder calls in each layer."""
-
-    def before_attention(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The queries, keys and values of a step's tokens.
-
-        Args:
-            hidden: [T, hidden].
-            cos, sin: [T, 1, D / 2], of each token's angles.
-
-        Returns:
-            q [T, Hq, D], k [T, Hkv, D] and v [T, Hkv, D], as `AttendFn` takes them.
-        """
-        ...
-
-    def after_attention(self, hidden: Tensor, attended: Tensor) -> Tensor:
-        """What the layer makes of its input and of attention's result.
-
-        Args:
-            hidden: [T, hidden], what `before_attention` was given.
-            attended: [T, Hq, D].
-
-        Returns:
-            [T, hidden].
-        """
-        ...
 
 
 class SelfAttention(nn.Module):
@@ -119,7 +84,7 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and MLP, each normed before and added to what came in: `LayerHalves` in PyTorch's terms."""
+    """Attention and MLP, each normed before and added to what came in."""
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
@@ -131,9 +96,27 @@ class Layer(nn.Module):
         self.mlp = Mlp(config, dtype, device)
 
     def before_attention(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The queries, keys and values of a step's tokens.
+
+        Args:
+            hidden: [T, hidden].
+            cos, sin: [T, 1, D / 2], of each token's angles.
+
+        Returns:
+            q [T, Hq, D], k [T, Hkv, D] and v [T, Hkv, D], as `AttendFn` takes them.
+        """
         return self.self_attn.heads(self.input_layernorm(hidden), cos, sin)
 
     def after_attention(self, hidden: Tensor, attended: Tensor) -> Tensor:
+        """What the layer makes of its input and of attention's result.
+
+        Args:
+            hidden: [T, hidden], what `before_attention` was given.
+            attended: [T, Hq, D].
+
+        Returns:
+            [T, hidden].
+        """
         hidden = hidden + self.self_attn.o_proj(attended.flatten(-2))
         return hidden + self.mlp(self.post_attention_layernorm(hidden))
 
@@ -151,7 +134,7 @@ def _split_views(
     linear: Linear, sizes: tuple[int, ...], prefix: str, names: tuple[str, ...]
 ) -> dict[str, Tensor]:
     """The rows of a (fused) projection by the names of the projections that it is made of."""
-    parts = in_rows(linear.weight.data).split(sizes)
+    parts = linear.weight.data.split(sizes)
     views = {f"{prefix}{name}.weight": part for name, part in zip(names, parts, strict=True)}
     if linear.bias is not None:
         biases = linear.bias.data.split(sizes)

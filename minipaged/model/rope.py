@@ -1,11 +1,11 @@
 """Rotary position embedding (Su et al., "RoFormer", arXiv 2104.09864).
 
-A head's vector of D numbers is D / 2 pairs; pair i is turned by the angle position × frequency[i].
+A head's vector of D numbers is D / 2 pairs; pair i is rotated by the angle position × frequency[i].
 The dot product of a rotated query and a rotated key then depends only on how far apart they stand.
 Because a key's rotation depends on its own position alone, it can be cached after the rotation.
 
 Hugging Face pairs element i with element i + D / 2 (the original pairs 2i with 2i + 1; the two
-differ by a permutation of the projection's rows, see `minipaged.model.gguf_weights`).
+differ by a permutation of the projection's rows, see `minipaged.loading.gguf_source`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
         [head_dim / 2] float32 on the CPU, in radians per position: from 1 down to about 1 / theta,
         then scaled as `rope.scaling` says.
     """
-    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim  # [D / 2]
+    # On the CPU, whatever PyTorch's default device is.
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device="cpu") / head_dim  # [D / 2]
     base = 1.0 / rope.theta**exponents  # [D / 2]
     if rope.scaling == "linear":
         return base / rope.factor
     if rope.scaling == "divisors":
-        return base / torch.tensor(rope.divisors, dtype=torch.float32)
+        return base / torch.tensor(rope.divisors, dtype=torch.float32, device="cpu")
     if rope.scaling == "llama3":
         return _llama3(base, rope)
     return base
@@ -39,8 +40,8 @@ def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
 def _llama3(base: Tensor, rope: RopeConfig) -> Tensor:
     """Llama 3.1's scaling: [D / 2] -> [D / 2].
 
-    Pairs that turn often within the original context carry local order and stay. Pairs that do not
-    even turn `low_freq_factor` times are divided by `factor`. Those between are blended.
+    Pairs that rotate often within the original context carry local order and stay. Pairs that do not
+    even rotate `low_freq_factor` times are divided by `factor`. Those between are blended.
     """
     turns = rope.original_max_position_embeddings * base / (2 * math.pi)  # [D / 2]
     blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)  # [D / 2]
@@ -78,7 +79,7 @@ class RotaryEmbedding(nn.Module):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turns each pair of each head.
+    """Rotates each pair of each head.
 
     Args:
         x: [T, H, D], queries or keys.

@@ -10,7 +10,6 @@ from minipaged.attention.backend import resolve_backend
 from minipaged.attention.layout import AttentionLayout
 from minipaged.attention.paged_layout import PagedLayout
 from minipaged.config import EngineConfig
-from minipaged.cpu.recorded_decode import CpuDecode, can_write_down
 from minipaged.kv.block_table import pad_block_tables, slot_mapping
 from minipaged.model.decoder import Decoder
 from minipaged.parts import Parts
@@ -54,8 +53,13 @@ def make_decode_steps(
         return DecodeGraphs(
             decoder, layout, max_num_seqs=config.max_num_seqs, max_model_len=max_model_len, capture=capture
         )
-    if _may_be_written_down(config, decoder) and can_write_down(decoder, layout):
-        return CpuDecode(decoder, layout, max_num_seqs=config.max_num_seqs, max_model_len=max_model_len)
+    if _takes_cpu_loops(config, decoder):
+        from minipaged.cpu.recorded_decode import RecordedDecode, can_record
+
+        if can_record(decoder, layout):
+            return RecordedDecode(
+                decoder, layout, max_num_seqs=config.max_num_seqs, max_model_len=max_model_len
+            )
     return None
 
 
@@ -73,7 +77,7 @@ def make_capture(config: EngineConfig, decoder: Decoder) -> Capture | None:
     return capture
 
 
-def _may_be_written_down(config: EngineConfig, decoder: Decoder) -> bool:
+def _takes_cpu_loops(config: EngineConfig, decoder: Decoder) -> bool:
     """Whether decode steps may run in the recorded CPU loops.
 
     A reader's functions for block tables and slots may return wrong shapes. An eager step reports such

@@ -12,7 +12,6 @@ import triton.language as tl
 
 from minipaged.kv.cache import BlockCopy
 from minipaged.transfer import to_device
-from minipaged.triton_kernels.tiles import next_power_of_two
 
 COPY_TILE = 4096
 """Numbers that one program of `copy_blocks` copies."""
@@ -79,7 +78,7 @@ def write_kv(
         NUM_KV_HEADS=num_kv_heads,
         HEAD_DIM=head_dim,
         BLOCK_SIZE=kv_layer.shape[2],
-        PADDED=next_power_of_two(num_kv_heads * head_dim),
+        PADDED=triton.next_power_of_2(num_kv_heads * head_dim),
         enable_fp_fusion=True,
     )
 
@@ -121,7 +120,7 @@ def copy_blocks(kv_data: torch.Tensor, copies: Sequence[BlockCopy]) -> None:
         kv_data.index_copy_(2, pairs[:, 1], kv_data.index_select(2, pairs[:, 0]))
         return
     num_layers, plane_stride, block_stride = kv_data.shape[0], kv_data.stride(1), kv_data.stride(2)
-    tile = min(COPY_TILE, next_power_of_two(block_stride))
+    tile = min(COPY_TILE, triton.next_power_of_2(block_stride))
     copy_kernel[(-(-block_stride // tile), 2 * num_layers, len(copies))](
         kv_data, pairs, plane_stride, block_stride, TILE=tile, enable_fp_fusion=True
     )

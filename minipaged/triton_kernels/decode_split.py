@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from minipaged.triton_kernels.softmax import LOG2_E, attend, dot_dtype
-from minipaged.triton_kernels.tiles import decode_tiles, next_power_of_two
+from minipaged.triton_kernels.tiles import decode_tiles
 
 
 @triton.jit(do_not_specialize=["table_stride", "num_splits"])
@@ -160,6 +160,6 @@ def paged_decode_split(
         *output.stride()[:2],
         HEAD_DIM=head_dim,
         PADDED_DIM=tiles.padded_dim,
-        PADDED_SPLITS=next_power_of_two(num_splits),
+        PADDED_SPLITS=triton.next_power_of_2(num_splits),
         enable_fp_fusion=True,
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import triton
+
 MIN_DOT_SIDE = 16
 """`tl.dot` takes no matrix with a shorter side."""
 FLOAT32_BYTES = 4
@@ -44,8 +46,8 @@ def decode_tiles(group: int, head_dim: int, itemsize: int) -> Tiles:
         head_dim: the head dimension.
         itemsize: bytes of one number in the cache.
     """
-    rows = max(MIN_DOT_SIDE, next_power_of_two(group))
-    padded_dim = max(MIN_DOT_SIDE, next_power_of_two(head_dim))
+    rows = max(MIN_DOT_SIDE, triton.next_power_of_2(group))
+    padded_dim = max(MIN_DOT_SIDE, triton.next_power_of_2(head_dim))
     tokens = DECODE_TILE_BYTES // (padded_dim * itemsize)
     return Tiles(
         rows=rows,
@@ -58,22 +60,17 @@ def decode_tiles(group: int, head_dim: int, itemsize: int) -> Tiles:
 
 def prefill_tiles(group: int, head_dim: int, itemsize: int) -> Tiles:
     """Tiles of `paged_prefill`; arguments as in `decode_tiles`."""
-    padded_dim = max(MIN_DOT_SIDE, next_power_of_two(head_dim))
+    padded_dim = max(MIN_DOT_SIDE, triton.next_power_of_2(head_dim))
     if itemsize == FLOAT32_BYTES:
         rows, tokens = 32 if padded_dim <= 128 else 16, 32
     else:
         rows, tokens = (128, 64) if padded_dim <= 128 else (64, 32)
-        if next_power_of_two(group) != group:
+        if triton.next_power_of_2(group) != group:
             tokens //= 2  # what a row's query and head are then takes registers
     return Tiles(
-        rows=max(rows, next_power_of_two(group)),
+        rows=max(rows, triton.next_power_of_2(group)),
         tokens=tokens,
         padded_dim=padded_dim,
         num_warps=8,
         num_stages=2,
     )
-
-
-def next_power_of_two(number: int) -> int:
-    """The smallest power of two that is not below a positive number."""
-    return 1 << (number - 1).bit_length()

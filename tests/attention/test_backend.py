@@ -8,15 +8,15 @@ import torch
 from minipaged.attention import backend
 from minipaged.attention.backend import select_attention
 from minipaged.attention.reference import reference_attention
-from minipaged.cpu.attention.attention import cpu_attention
+from minipaged.cpu.attention.attention import CpuAttention
 from minipaged.errors import ConfigError
 
 CPU = torch.device("cpu")
 
 
 def test_on_a_cpu() -> None:
-    assert select_attention("auto", CPU) is cpu_attention
-    assert select_attention("cpu", CPU) is cpu_attention
+    assert isinstance(select_attention("auto", CPU), CpuAttention)
+    assert isinstance(select_attention("cpu", CPU), CpuAttention)
     assert select_attention("reference", CPU) is reference_attention
 
 

@@ -1,11 +1,11 @@
-"""Driving engines whose decode steps are written down, and spoiling what they keep between steps."""
+"""Driving engines whose decode steps are recorded, and spoiling what they keep between steps."""
 
 from __future__ import annotations
 
 import torch
 
 from minipaged import LLMEngine
-from minipaged.cpu.recorded_decode import CpuDecode
+from minipaged.cpu.recorded_decode import RecordedDecode
 from minipaged.options import EngineOptions
 from tests.engine.driving import check_and_poison, make_engine
 from tests.model_pairs import Pair
@@ -18,20 +18,20 @@ def make(pair: Pair, **options: object) -> LLMEngine:
     return make_engine(pair.model, **EngineOptions(**(defaults | options)))  # pyright: ignore[reportArgumentType]
 
 
-def steps_of(engine: LLMEngine) -> CpuDecode:
+def steps_of(engine: LLMEngine) -> RecordedDecode:
     steps = engine._runner._decode_steps
-    assert isinstance(steps, CpuDecode)
+    assert isinstance(steps, RecordedDecode)
     return steps
 
 
 def sizes(engine: LLMEngine) -> set[int]:
-    """Of the steps that have been written down."""
-    return {num_rows for num_rows, _ in steps_of(engine)._written_down}
+    """Of the steps that have been recorded."""
+    return {num_rows for num_rows, _ in steps_of(engine)._recorded}
 
 
 @torch.inference_mode()
 def spoil(engine: LLMEngine) -> None:
-    """After a step: NaN wherever nobody's numbers are, and another step's inputs."""
+    """After a step: NaN where no sequence's numbers are, and another step's inputs."""
     check_and_poison(engine)
     steps = steps_of(engine)
     for kept in (steps._hidden, steps._normed, steps._cos, steps._sin, steps._heads, steps._attended):

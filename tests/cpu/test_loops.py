@@ -13,8 +13,8 @@ from minipaged.cpu.arithmetic.vectors import LANES
 from minipaged.cpu.attention.softmax_row import ROW, largest, weigh
 from minipaged.cpu.compiler.compiled import compiled
 from minipaged.cpu.compiler.instructions import address_of
-from minipaged.cpu.products.panel import PANEL
 from minipaged.cpu.products.tile import (
+    PANEL,
     TILE_ROWS,
     WIDE_ROWS,
     multiply_scattered,

@@ -1,4 +1,4 @@
-"""Decode steps whose calls are written down: the same numbers as eager steps, whatever was there before."""
+"""Recorded decode steps: the same numbers as eager steps, whatever was there before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minipaged import LLMEngine, SamplingParams
-from minipaged.cpu import recorded_decode as cpu_decode
+from minipaged.cpu import recorded_decode
 from minipaged.loading.loader import load_model
 from tests.cpu.recorded import PROMPTS, make, sizes, spoil, steps_of
 from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, drain, greedy, run
@@ -23,11 +23,11 @@ LENGTHS = [9, 7, 5, 3, 2]
 """Of the outputs: the batch shrinks from 5 sequences to 1."""
 
 
-def test_greedy_tokens_while_the_batch_shrinks(packed: Pair) -> None:
-    engine = make(packed)
+def test_greedy_tokens_while_the_batch_shrinks(compilable: Pair) -> None:
+    engine = make(compilable)
     outputs = run(engine, PROMPTS, [greedy(length) for length in LENGTHS], after_step=spoil)
     for output, length in zip(outputs, LENGTHS, strict=True):
-        assert_greedy(packed.oracle, output, length)
+        assert_greedy(compilable.oracle, output, length)
     assert_all_free(engine)
     assert sizes(engine) == {5, 4, 3, 2, 1}
 
@@ -42,7 +42,7 @@ def numbers(engine: LLMEngine, prompts: list[list[int]], params: list[SamplingPa
 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_as_eager_to_the_last_bit(packed: Pair, packed_folder: Path, data: st.DataObject) -> None:
+def test_as_eager_to_the_last_bit(compilable: Pair, compilable_folder: Path, data: st.DataObject) -> None:
     """Prompts that share blocks, samples that fork, chunks of prompts between decodes, a pool that is short,
     any number of threads: the numbers are those of an engine that does each step eagerly."""
     common = data.draw(st.lists(st.integers(0, 250), max_size=14))
@@ -56,11 +56,11 @@ def test_as_eager_to_the_last_bit(packed: Pair, packed_folder: Path, data: st.Da
         "num_blocks": data.draw(st.integers(18, 60)),
         "max_num_batched_tokens": data.draw(st.sampled_from([8, 64])),
     }
-    pair = packed
+    pair = compilable
     if data.draw(st.booleans()):
         options["dtype"] = "bfloat16"
-        model = load_model(str(packed_folder), dtype=torch.bfloat16, device=torch.device("cpu"))
-        pair = Pair(model, packed.oracle)
+        model = load_model(str(compilable_folder), dtype=torch.bfloat16, device=torch.device("cpu"))
+        pair = Pair(model, compilable.oracle)
     with torch_threads(data.draw(st.sampled_from([1, 2, 3]))), pytest.MonkeyPatch.context() as patch:
         patch.setattr("minipaged.cpu.compiler.threads.WORTH_THREADS", 1e-3)
         expected = numbers(make(pair, enforce_eager=True, **options), prompts, params)
@@ -68,12 +68,12 @@ def test_as_eager_to_the_last_bit(packed: Pair, packed_folder: Path, data: st.Da
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_sequence_in_company_is_as_alone(packed: Pair, tmp_path: Path, dtype: str) -> None:
+def test_a_sequence_in_company_is_as_alone(compilable: Pair, tmp_path: Path, dtype: str) -> None:
     """To the last bit, though many rows go through a layer another way than one (`cpu/products/panels.py`).
     All of this model's matrices are in panels, that of the logits as well."""
     folder = make_model(tmp_path / "whole", hidden_size=64, num_layers=3, vocab_size=256)
     model = load_model(str(folder), dtype=getattr(torch, dtype), device=torch.device("cpu"))
-    pair = Pair(model, packed.oracle)
+    pair = Pair(model, compilable.oracle)
     options: dict[str, object] = {"dtype": dtype, "num_blocks": 200}
     prompts = [[(7 * i + k) % 250 for k in range(3 + i % 5)] for i in range(30)]
     params = [SamplingParams(temperature=0, max_tokens=6, logprobs=2) for _ in prompts]
@@ -85,29 +85,29 @@ def test_a_sequence_in_company_is_as_alone(packed: Pair, tmp_path: Path, dtype: 
 
 
 def test_another_number_of_threads_from_one_step_to_the_next(
-    packed: Pair, monkeypatch: pytest.MonkeyPatch
+    compilable: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minipaged.cpu.compiler.threads.WORTH_THREADS", 1e-3)
-    engine = make(packed)
+    engine = make(compilable)
     engine.add_request("0", PROMPTS[0], greedy(12))
     for count in (1, 2, 3, 1, 2):
         with torch_threads(count):
             engine.step()
             spoil(engine)
     (output,) = drain(engine).values()
-    assert_greedy(packed.oracle, output, 12)
+    assert_greedy(compilable.oracle, output, 12)
 
 
-def test_larger_steps_are_eager(packed: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_decode, "MOST_ROWS", 2)
-    engine = make(packed)
+def test_larger_steps_are_eager(compilable: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded_decode, "MOST_ROWS", 2)
+    engine = make(compilable)
     for output in run(engine, PROMPTS, [greedy(length) for length in LENGTHS]):
-        assert_greedy(packed.oracle, output)
+        assert_greedy(compilable.oracle, output)
     assert sizes(engine) == {2, 1}
 
 
-def test_steps_that_are_no_decodes_are_eager(packed: Pair) -> None:
-    engine = make(packed, max_num_batched_tokens=4, max_num_seqs=4)
+def test_steps_that_are_no_decodes_are_eager(compilable: Pair) -> None:
+    engine = make(compilable, max_num_batched_tokens=4, max_num_seqs=4)
     engine.add_request("a", PROMPTS[1], greedy(5))
     engine.step()
     assert not sizes(engine)
@@ -116,64 +116,68 @@ def test_steps_that_are_no_decodes_are_eager(packed: Pair) -> None:
     engine.add_request("b", PROMPTS[0], greedy(1))
     outputs = drain(engine, after_step=spoil)
     for output in outputs.values():
-        assert_greedy(packed.oracle, output)
+        assert_greedy(compilable.oracle, output)
     assert sizes(engine) == {1}
 
 
 @pytest.mark.parametrize("length", [13, 14, 16])
-def test_a_request_of_the_greatest_length(packed: Pair, length: int) -> None:
+def test_a_request_of_the_greatest_length(compilable: Pair, length: int) -> None:
     """The last block of its table has one token, or is full."""
-    engine = make(packed, max_model_len=length)
+    engine = make(compilable, max_model_len=length)
     (output,) = run(engine, [PROMPTS[0]], greedy(length - 8), after_step=spoil)
-    assert_greedy(packed.oracle, output, length - 8)
+    assert_greedy(compilable.oracle, output, length - 8)
 
 
 @pytest.mark.parametrize("common", [8, 70])
-def test_prefixes_that_are_read_together(packed: Pair, common: int) -> None:
+def test_prefixes_that_are_read_together(compilable: Pair, common: int) -> None:
     """Of sequences whose neighbours in the batch begin with other blocks; some part before attention's first
     chunk is read, some behind it."""
     beginnings = [[(3 * i + k) % 250 for i in range(common)] for k in range(3)]
     prompts = [[*beginnings[i % 3], *(5 * i * k % 250 for k in range(80 - common))] for i in range(9)]
-    engine = make(packed, num_blocks=300, max_model_len=100, max_num_seqs=9)
+    engine = make(compilable, num_blocks=300, max_model_len=100, max_num_seqs=9)
     for beginning in beginnings:  # so that all find its blocks
         run(engine, [beginning], greedy(1))
     for output in run(engine, prompts, greedy(6), after_step=spoil):
-        assert_greedy(packed.oracle, output, 6)
+        assert_greedy(compilable.oracle, output, 6)
     assert 9 in sizes(engine)
 
 
 @torch.inference_mode()
-def test_the_thread_of_the_first_step_may_end(packed: Pair) -> None:
+def test_the_thread_of_the_first_step_may_end(compilable: Pair) -> None:
     """Python drops what is that thread's own. Calls are given addresses: none of them is there."""
-    engine = make(packed)
+    engine = make(compilable)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(run, engine, PROMPTS[:1], greedy(3)).result()
     assert sizes(engine) == {1}
     steps = steps_of(engine)
-    *of_layers, norm = steps._written_down[1, torch.get_num_threads()].arguments
-    assert {each.x for each in of_layers[::4]} == {steps._room.x_address} == {steps._room._x.data_ptr()}
+    *of_layers, norm = steps._recorded[1, torch.get_num_threads()].arguments
+    assert (
+        {each.x for each in of_layers[::4]}
+        == {steps._workspace.x_address}
+        == {steps._workspace._x.data_ptr()}
+    )
     assert norm.x == steps._hidden.data_ptr()
     for output in run(engine, PROMPTS[:1], greedy(9), after_step=spoil):
-        assert_greedy(packed.oracle, output)
+        assert_greedy(compilable.oracle, output)
 
 
-def test_a_default_device_is_not_asked(packed: Pair) -> None:
+def test_a_default_device_is_not_asked(compilable: Pair) -> None:
     with torch.device("meta"):
-        engine = make(packed)
+        engine = make(compilable)
     engine.add_request("0", PROMPTS[0], greedy(4))
     with torch.device("meta"):
         engine.step()
         engine.step()
     (output,) = drain(engine, after_step=spoil).values()
-    assert_greedy(packed.oracle, output, 4)
+    assert_greedy(compilable.oracle, output, 4)
     assert sizes(engine) == {1}
 
 
-def test_two_engines_in_two_threads_with_one_model(packed: Pair) -> None:
+def test_two_engines_in_two_threads_with_one_model(compilable: Pair) -> None:
     """What each writes between its calls is its own."""
 
     def serve(prompt: list[int]) -> list[int]:
-        (output,) = run(make(packed), [prompt], greedy(40))
+        (output,) = run(make(compilable), [prompt], greedy(40))
         return list(output.outputs[0].token_ids)
 
     prompts = [PROMPTS[0], PROMPTS[4]]

@@ -30,9 +30,9 @@ def mislocate(
     monkeypatch.setattr(layout, "locate", locate)
 
 
-def test_table_that_is_too_short(packed: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_that_is_too_short(compilable: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind it in the buffers is an older step's, whose blocks there are."""
-    engine = make(packed)
+    engine = make(compilable)
     engine.add_request("0", PROMPTS[0], greedy(5))
     engine.step()
     mislocate(engine, monkeypatch, lambda right: right._replace(block_tables=right.block_tables[:, :-1]))
@@ -51,9 +51,9 @@ def test_table_that_is_too_short(packed: Pair, monkeypatch: pytest.MonkeyPatch) 
 )
 @pytest.mark.parametrize("eager", [False, True])
 def test_wrong_places_are_refused(
-    packed: Pair, monkeypatch: pytest.MonkeyPatch, field: str, wrong: int, message: str, eager: bool
+    compilable: Pair, monkeypatch: pytest.MonkeyPatch, field: str, wrong: int, message: str, eager: bool
 ) -> None:
-    engine = make(packed, enforce_eager=eager)
+    engine = make(compilable, enforce_eager=eager)
     engine.add_request("0", PROMPTS[0], greedy(5))
     engine.step()
     mislocate(
@@ -65,4 +65,4 @@ def test_wrong_places_are_refused(
         engine.step()
     monkeypatch.undo()
     (output,) = drain(engine, after_step=check_and_poison).values()  # what was wrong is forgotten
-    assert_greedy(packed.oracle, output, 5)
+    assert_greedy(compilable.oracle, output, 5)

@@ -151,7 +151,8 @@ def test_one_sequence_saves_nothing_and_a_shared_prefix_counts_for_the_engine(
 
 def test_logits_that_are_nan_end_the_search_alone(tiny: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine(tiny.model, num_blocks=120, block_size=4, max_model_len=100)
-    compute_logits = tiny.model.decoder.logits
+    decoder = engine._runner._decoder
+    compute_logits = decoder.logits
     num_calls = 0
 
     def broken(hidden: torch.Tensor) -> torch.Tensor:
@@ -162,7 +163,7 @@ def test_logits_that_are_nan_end_the_search_alone(tiny: Pair, monkeypatch: pytes
             logits[2] = float("nan")  # of the greedy request's row and three beams', the second beam's
         return logits
 
-    monkeypatch.setattr(tiny.model.decoder, "logits", broken)
+    monkeypatch.setattr(decoder, "logits", broken)
     engine.add_request("beams", PROMPT, BeamSearchParams(3, 10))
     engine.add_request("greedy", PROMPT, greedy(10))
     finished = drain(engine, after_step=check_and_poison)

@@ -13,15 +13,12 @@ from typing import Unpack, cast
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 pytest.importorskip("triton")
 
 from minipaged import BeamSearchParams, LLMEngine, SamplingParams
-from minipaged.cpu.products.panel_product import in_rows
 from minipaged.loading.loader import LoadedModel
-from minipaged.model.leaves import Linear
 from minipaged.options import EngineOptions
 from minipaged.parts import Parts
 from minipaged.runner.capture import rerun
@@ -78,14 +75,6 @@ class NoKernel:
 @pytest.fixture
 def without_kernels(nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare_triton(DEVICE)
-    decoder = nano_gqa.model.decoder  # on a CPU it has kernels of its own, and packed weights
-    monkeypatch.setattr(decoder, "faster_layers", ())
-    monkeypatch.setattr(decoder, "rows_of", F.embedding)
-    for module in decoder.modules():
-        if isinstance(module, Linear):
-            monkeypatch.setattr(module, "product", F.linear)
-    for weight in decoder.matrices():
-        monkeypatch.setattr(weight, "data", in_rows(weight.data))
     from minipaged.triton_kernels import cache as triton_cache
     from minipaged.triton_kernels import decode as triton_decode
     from minipaged.triton_kernels import decode_split as triton_decode_split

@@ -143,7 +143,7 @@ def test_after_a_failed_step_the_engine_goes_on(
     add_all(engine)
     engine.step()
     engine.add_request("late", PROMPTS[3] + [1] * 9, greedy(10))
-    decoder = engine.model.decoder
+    decoder = engine._runner._decoder
 
     def fail(*_: object) -> torch.Tensor:
         raise fault

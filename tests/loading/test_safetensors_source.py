@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from minipaged.errors import WeightsError
-from minipaged.loading import loader, safetensors_source
+from minipaged.loading import safetensors_source
 from minipaged.loading.folder import read_config
 from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.loading.safetensors_source import SafetensorsSource, has_weights
@@ -96,7 +96,6 @@ def test_one_tensor_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             return tensor
 
     monkeypatch.setattr(safetensors_source, "safe_open", Watched)
-    monkeypatch.setattr(loader, "use_cpu_kernels", lambda decoder: None)
     loaded = load(folder)
     assert most == 1
     assert len(alive) == 0

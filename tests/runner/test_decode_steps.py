@@ -1,4 +1,4 @@
-"""Which engines on a CPU have recorded decode steps."""
+"""Which engines on a CPU record their decode steps."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 import pytest
 
 from minipaged.attention.reference import reference_attention
+from minipaged.cpu.decoder import CompiledDecoder
 from minipaged.kv.block_table import pad_block_tables, slot_mapping
 from minipaged.kv.cache import write_kv
 from minipaged.loading.loader import LoadedModel
@@ -22,8 +23,8 @@ from tests.oracle import Oracle, make_model
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
-def test_who_has_them(packed: Pair) -> None:
-    assert steps_of(make(packed))
+def test_who_has_them(compilable: Pair) -> None:
+    assert steps_of(make(compilable))
 
 
 def their(function: Function) -> Function:
@@ -41,6 +42,8 @@ def their(function: Function) -> Function:
     [
         {"enforce_eager": True},
         {"attention_backend": "reference"},
+        {"attention_backend": "reference", "compiled_layers": True},
+        {"compiled_layers": False},
         {"kv_layout": "contiguous"},
         {"kv_layout": "none"},
         {"parts": Parts(slot_mapping=their(slot_mapping))},
@@ -49,9 +52,9 @@ def their(function: Function) -> Function:
         {"parts": Parts(attention=their(reference_attention))},
     ],
 )
-def test_who_has_none(packed: Pair, options: dict[str, object]) -> None:
+def test_who_has_none(compilable: Pair, options: dict[str, object]) -> None:
     """Settings that turn it off, and a reader's parts, which must be called in each layer."""
-    assert make(packed, **options)._runner._decode_steps is None
+    assert make(compilable, **options)._runner._decode_steps is None
 
 
 def test_a_model_whose_layers_are_not_compiled_has_none(nano_model: LoadedModel) -> None:
@@ -63,7 +66,7 @@ def test_heads_that_the_loops_of_attention_are_not_made_for(tmp_path: Path) -> N
     """The layers are compiled, attention is not."""
     folder = make_model(tmp_path / "narrow", hidden_size=64, head_dim=16)
     engine = make(Pair(load(str(folder)), Oracle.from_folder(folder)))
-    assert engine.model.decoder.faster_layers
+    assert isinstance(engine._runner._decoder, CompiledDecoder)
     assert engine._runner._decode_steps is None
     for output in run(engine, PROMPTS, greedy(3)):
         assert len(output.outputs[0].token_ids) == 3

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,10 +22,10 @@ from torch import Tensor
 
 from minipaged.bench.throughput.bounds import MachineRates, Matrices, Shape
 from minipaged.bench.throughput.contestants import our_engine
-from minipaged.cpu.products.choice import onednn_linear
-from minipaged.cpu.products.panel_product import can_pack, packed, packed_linear
 from minipaged.errors import MinipagedError
-from minipaged.model.leaves import Product
+
+if TYPE_CHECKING:
+    from minipaged.cpu.products.panel_linear import Product
 
 NUM_ROWS = (1, 2, 4, 8, 16, 32, 256)
 READ_BYTES = 2**29
@@ -116,27 +117,31 @@ def _products_seconds(shapes: Sequence[Shape], dtype: torch.dtype) -> list[float
     with torch.inference_mode():
         for num_rows in NUM_ROWS:
             inputs = {columns: torch.randn(num_rows, columns).to(dtype) for _, columns in shapes}
-            ways = [(F.linear, weights), *in_panels, *_packed_by_onednn(weights, num_rows)]
+            ways = [(F.linear, weights), *in_panels, *_ordered_by_onednn(weights, num_rows)]
             best.append(min(_all_products(product, used, shapes, inputs) for product, used in ways))
     return best
 
 
 def _in_panels(weights: Sequence[Tensor]) -> list[tuple[Product, Sequence[Tensor]]]:
     """Our own product, where it takes all of the weights."""
-    if not all(can_pack(weight) for weight in weights):
+    from minipaged.cpu.products.panel_linear import fits_panels, in_panels, panel_linear
+
+    if not all(fits_panels(weight) for weight in weights):
         return []
-    return [(packed_linear, [packed(weight) for weight in weights])]
+    return [(panel_linear, [in_panels(weight) for weight in weights])]
 
 
-def _packed_by_onednn(weights: Sequence[Tensor], num_rows: int) -> list[tuple[Product, Sequence[Tensor]]]:
+def _ordered_by_onednn(weights: Sequence[Tensor], num_rows: int) -> list[tuple[Product, Sequence[Tensor]]]:
     """oneDNN with the weights in its own order, where torch was built with it."""
+    from minipaged.cpu.products.choice import onednn_linear
+
     if not torch.backends.mkldnn.is_available():
         return []
     try:
-        packed = [torch.ops.mkldnn._reorder_linear_weight(weight, num_rows) for weight in weights]
+        ordered = [torch.ops.mkldnn._reorder_linear_weight(weight, num_rows) for weight in weights]
     except (RuntimeError, AttributeError):  # not for this dtype, or not in this build
         return []
-    return [(onednn_linear, packed)]
+    return [(onednn_linear, ordered)]
 
 
 def _all_products(

@@ -87,7 +87,7 @@ Args:
     addresses: int64, in bytes; as many as `num_rows` rounded up to a multiple of `ROWS_TOGETHER`.
     following: like `addresses`, of the rows that are multiplied next: fetched into the caches meanwhile.
     offset: bytes.
-    like: an array of the kind of the rows' numbers: float32, or the 16 bits of bfloat16.
+    like: an array of the rows' dtype: float32, or the 16 bits of bfloat16.
     result: float32 `[count, num_rows]`, written, rounded up likewise.
 """
 

@@ -12,44 +12,65 @@ from torch import Tensor
 
 from minipaged.attention.metadata import AttentionMetadata
 from minipaged.attention.reference import reference_attention
-from minipaged.cpu.attention.query_groups import QueryGroups
+from minipaged.cpu.attention.query_groups import QueryGroups, group_queries
+from minipaged.cpu.attention.work import AttentionArguments, attend_bfloat16, attend_float32
 from minipaged.cpu.compiler.calls import Call
 from minipaged.cpu.compiler.threads import threads_for
-from minipaged.cpu.products.panel import PANEL
+from minipaged.cpu.products.tile import PANEL
 
-KINDS = (torch.float32, torch.bfloat16)
-"""Of numbers in the cache."""
+DTYPES = (torch.float32, torch.bfloat16)
+"""Of keys and values."""
 
 ATTENDING = 1.5e-3
 """About how many microseconds it takes to read one number of the keys, one of the values, and to use both."""
 
 
-def cpu_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
-    """The attention backend for CPUs; called like any other (see `AttentionFn`).
+class CpuAttention:
+    """The attention backend for CPUs of one engine; called like any other (see `AttentionFn`).
+
+    All layers of a step are called with the same metadata, so the step's groups are made in the first.
 
     Raises:
         IndexError: a block table is too short, or holds a block that the cache does not have; or the
             metadata is of another step.
     """
-    fits = can_attend(query.shape[1], query.shape[2], query.dtype, kv_layer)
-    if not fits or metadata.block_tables.dtype != torch.int32:
-        return reference_attention(query, kv_layer, metadata, scale)
-    num_tokens, num_heads, head_dim = query.shape
-    block_tables, starts = metadata.block_tables.contiguous(), metadata.query_start_list
-    num_sequences = len(metadata.seq_lens_list)
-    if len(block_tables) < num_sequences or len(starts) != num_sequences + 1 or starts[-1] != num_tokens:
-        raise IndexError(
-            f"{len(block_tables)} block tables, {num_sequences} lengths and {num_tokens} queries "
-            f"for {len(starts) - 1} sequences with {starts[-1]} tokens"
-        )
-    groups = metadata.query_groups
-    rows = _rows_of_heads(query)
-    output = query.new_empty(num_tokens, num_heads, head_dim)
-    num_threads = threads_for(ATTENDING * metadata.num_pairs * kv_layer.shape[3] * head_dim)
-    call = call_attention(rows, kv_layer, block_tables, groups, scale, output, num_threads=num_threads)
-    call.run()
-    check_attended(call.arguments)
-    return output
+
+    def __init__(self) -> None:
+        self._step: tuple[AttentionMetadata, QueryGroups, int] | None = None
+
+    def __call__(self, query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
+        fits = can_attend(query.shape[1], query.shape[2], query.dtype, kv_layer)
+        if not fits or metadata.block_tables.dtype != torch.int32:
+            return reference_attention(query, kv_layer, metadata, scale)
+        num_tokens, num_heads, head_dim = query.shape
+        block_tables, starts = metadata.block_tables.contiguous(), metadata.query_start_list
+        num_sequences = len(metadata.seq_lens_list)
+        if len(block_tables) < num_sequences or len(starts) != num_sequences + 1 or starts[-1] != num_tokens:
+            raise IndexError(
+                f"{len(block_tables)} block tables, {num_sequences} lengths and {num_tokens} queries "
+                f"for {len(starts) - 1} sequences with {starts[-1]} tokens"
+            )
+        groups, num_pairs = self._groups_of(metadata)
+        rows = _rows_of_heads(query)
+        output = query.new_empty(num_tokens, num_heads, head_dim)
+        num_threads = threads_for(ATTENDING * num_pairs * kv_layer.shape[3] * head_dim)
+        call = call_attention(rows, kv_layer, block_tables, groups, scale, output, num_threads=num_threads)
+        call.run()
+        check_attended(call.arguments)
+        return output
+
+    def _groups_of(self, metadata: AttentionMetadata) -> tuple[QueryGroups, int]:
+        """The step's tokens, by what they look at; and how many pairs there are of a token and one that it
+        looks at."""
+        if self._step is None or self._step[0] is not metadata:
+            groups = group_queries(
+                metadata.block_tables.numpy(),
+                metadata.query_start_list,
+                metadata.seq_lens_list,
+                metadata.num_decodes,
+            )
+            self._step = metadata, groups, int(groups.lengths.sum())
+        return self._step[1:]
 
 
 def check_attended(arguments: ctypes.Structure) -> None:
@@ -74,8 +95,8 @@ def call_attention(
     *,
     num_threads: int,
 ) -> Call:
-    """`cpu_attention`, yet to be run. What belongs to a wrong block table is skipped: see `check_attended`.
-    The call keeps no tensor alive that it is given.
+    """One layer's attention, yet to be run. What belongs to a wrong block table is skipped: see
+    `check_attended`. The call keeps no tensor alive that it is given.
 
     Args:
         query: `[T, num_heads, head_dim]`, each token's heads adjoining, and whole heads between tokens.
@@ -86,9 +107,6 @@ def call_attention(
         output: as `query`, contiguous; written.
         num_threads: to use.
     """
-    # Here, so that nobody waits for numba who does not attend on a CPU.
-    from minipaged.cpu.attention.work import AttentionArguments, attend_bfloat16, attend_float32
-
     num_tokens, num_heads, head_dim = query.shape
     _, num_blocks, block_size, num_kv_heads, _ = kv_layer.shape
     keys = kv_layer.data_ptr()  # the values follow
@@ -127,7 +145,7 @@ def can_attend(num_heads: int, head_dim: int, dtype: torch.dtype, kv_layer: Tens
     """Whether the loops are made for such queries and such a cache."""
     num_kv_heads, cached_dim = kv_layer.shape[3:]
     fits = head_dim % PANEL == 0 and head_dim == cached_dim and num_heads % num_kv_heads == 0
-    return fits and dtype == kv_layer.dtype and dtype in KINDS and kv_layer.is_contiguous()
+    return fits and dtype == kv_layer.dtype and dtype in DTYPES and kv_layer.is_contiguous()
 
 
 def _rows_of_heads(query: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import ctypes
 import torch
 from torch import Tensor
 
+from minipaged.cpu.attention.cache_loops import WriteArguments, write_tokens
 from minipaged.cpu.compiler.calls import Call
 from minipaged.cpu.compiler.threads import threads_for
 from minipaged.kv import cache
@@ -57,9 +58,6 @@ def call_write_kv(
         key, value: of the cache's dtype, each token's heads adjoining.
         num_threads: to use; as many as pay if not given.
     """
-    # Here, so that nobody waits for numba who does not compute on a CPU.
-    from minipaged.cpu.attention.cache_loops import WriteArguments, write_tokens
-
     num_tokens, num_heads, head_dim = key.shape
     words = num_heads * head_dim * key.element_size() // 4
     keys = kv_layer.data_ptr()  # the values follow

@@ -36,7 +36,7 @@ class WriteArguments(ctypes.Structure):
 
 @shared_work(WriteArguments)
 def write_tokens(pointer):
-    """Copy each token's key and value to its slot, whatever the four bytes of a word mean."""
+    """Copy each token's key and value to its slot, word by word: what a word means does not matter."""
     a = as_array(pointer, 1)[0]
     slots = as_array(pointer_to(a.slots, "int64"), (a.num_tokens,))
     key = as_array(pointer_to(a.key, "int32"), (a.num_tokens, a.key_stride))

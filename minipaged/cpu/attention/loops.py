@@ -21,22 +21,21 @@ from minipaged.cpu.arithmetic.numbers import kept, number
 from minipaged.cpu.attention.softmax_row import ROW, largest, weigh
 from minipaged.cpu.compiler.compiled import compiled
 from minipaged.cpu.compiler.instructions import address_of, as_array, pointer_to
-from minipaged.cpu.products.panel import PANEL
-from minipaged.cpu.products.tile import TILE_ROWS, multiply_scattered
+from minipaged.cpu.products.tile import PANEL, TILE_ROWS, multiply_scattered
 
 CHUNK = ROW
 """Tokens whose keys and values are read before the next: 16 KB of each, at a head dimension of 64."""
 
 
 @compiled()
-def room_for(num_rows, head_dim, buffer):
+def workspace_for(num_rows, head_dim, buffer):
     """What a thread writes while it attends with up to `num_rows` rows: a row is one head of one query.
 
     Args:
         num_rows: of queries.
         head_dim: numbers in a head.
-        buffer: float32 `[room_size(num_rows, head_dim)]`, which has to outlive what is returned: numba does
-            not count references to arrays that are made of addresses, and counting takes time.
+        buffer: float32 `[workspace_size(num_rows, head_dim)]`, which has to outlive what is returned: numba
+            does not count references to arrays that are made of addresses, and counting takes time.
 
     Returns:
         queries `[num_rows, head_dim]`, weights `[num_rows, CHUNK]`, sums `[num_rows, head_dim]`, most
@@ -58,14 +57,25 @@ def room_for(num_rows, head_dim, buffer):
 
 
 @compiled()
-def room_size(num_rows, head_dim):
-    """Of the buffer for `room_for`, in float32."""
+def workspace_size(num_rows, head_dim):
+    """Of the buffer for `workspace_for`, in float32."""
     return 4 * CHUNK + num_rows * (2 * head_dim + CHUNK + 2)
 
 
 @compiled()
 def attend_group(
-    query, keys, values, block_tables, sequences, lengths, members, num_shared, kv_head, scale, room, output
+    query,
+    keys,
+    values,
+    block_tables,
+    sequences,
+    lengths,
+    members,
+    num_shared,
+    kv_head,
+    scale,
+    workspace,
+    output,
 ):
     """Attention of a group of tokens, for the query heads that share a KV head.
 
@@ -81,10 +91,10 @@ def attend_group(
         num_shared: with how many equal blocks the tables of their sequences begin.
         kv_head: the KV head.
         scale: multiplies the scores; above 0.
-        room: see `room_for`.
+        workspace: see `workspace_for`.
         output: as query, `[T, num_heads, head_dim]`, written for these tokens and heads.
     """
-    queries, _, sums, most, totals, addresses = room
+    queries, _, sums, most, totals, addresses = workspace
     block_size, num_kv_heads, head_dim = keys.shape[1:]
     num_heads = output.shape[1] // num_kv_heads
     first_head = kv_head * num_heads
@@ -106,7 +116,7 @@ def attend_group(
     first_table = block_tables[sequences[members[0]]]
     _locate(first_table, 0, longest, keys, addresses[0])
     for start in range(0, together, CHUNK):
-        _fold(keys, values, first_table, kv_head, start, longest, lengths, members, 0, num_heads, room)
+        _fold(keys, values, first_table, kv_head, start, longest, lengths, members, 0, num_heads, workspace)
     if together < longest:
         for i in range(len(members)):
             block_table, end = block_tables[sequences[members[i]]], lengths[members[i]]
@@ -123,7 +133,7 @@ def attend_group(
                     members[i : i + 1],
                     i * num_heads,
                     num_heads,
-                    room,
+                    workspace,
                 )
     for i in range(len(members)):
         for h in range(num_heads):
@@ -134,13 +144,13 @@ def attend_group(
 
 
 @compiled()
-def _fold(keys, values, block_table, kv_head, start, end, lengths, members, first_row, num_heads, room):
+def _fold(keys, values, block_table, kv_head, start, end, lengths, members, first_row, num_heads, workspace):
     """Adds the chunk that begins at `start` to the sums of the members' rows, which begin at `first_row`.
 
     The chunk ends before `end`, the largest of the members' lengths. Where its tokens are has been located
     before; meanwhile those of the next chunk are located, and fetched.
     """
-    queries, weights, sums, most, totals, addresses = room
+    queries, weights, sums, most, totals, addresses = workspace
     head_dim = keys.shape[3]
     num_tokens = min(CHUNK, end - start)
     here, following = addresses[start // CHUNK % 2], addresses[(start // CHUNK + 1) % 2]

@@ -9,10 +9,9 @@ import ctypes
 
 import numpy as np
 
-from minipaged.cpu.attention.loops import attend_group, room_for, room_size
-from minipaged.cpu.compiler.aligned import aligned
+from minipaged.cpu.attention.loops import attend_group, workspace_for, workspace_size
 from minipaged.cpu.compiler.compiled import compiled, shared_work
-from minipaged.cpu.compiler.instructions import as_array, pointer_like, pointer_to, take_part
+from minipaged.cpu.compiler.instructions import aligned, as_array, pointer_like, pointer_to, take_part
 
 
 class AttentionArguments(ctypes.Structure):
@@ -74,8 +73,8 @@ def _attend(pointer, like):
     whole = a.num_threads == 1 or num_filled >= 2 * a.num_threads
     heads_at_once = a.num_kv_heads if whole else 1
     num_rows = most_members * (a.num_heads // a.num_kv_heads)
-    buffer = aligned(room_size(num_rows, a.head_dim))
-    room = room_for(num_rows, a.head_dim, buffer)
+    buffer = aligned(workspace_size(num_rows, a.head_dim))
+    workspace = workspace_for(num_rows, a.head_dim, buffer)
     parts_of_one = a.num_kv_heads // heads_at_once
     while True:
         part = take_part(pointer)
@@ -100,7 +99,7 @@ def _attend(pointer, like):
                 shared[group],
                 kv_head,
                 a.scale,
-                room,
+                workspace,
                 output,
             )
     buffer[0] = 0  # so that it lives until here

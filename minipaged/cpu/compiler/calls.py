@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from minipaged.cpu.compiler.compiled import shared_work
+from minipaged.cpu.compiler.instructions import as_array, call, call_with, pointer_to
 from minipaged.cpu.compiler.threads import Work, barrier_address, run_on_threads
 
 
 class Call(NamedTuple):
     """Work, and what it is given.
 
-    The arguments hold addresses and no tensors: whoever makes a call keeps alive all that it was made from,
-    until it has run for the last time.
+    The arguments hold addresses and no tensors: what a call was made from has to stay alive until it has run
+    for the last time.
 
     Attributes:
         work: compiled.
@@ -43,6 +45,18 @@ class SequenceArguments(ctypes.Structure):
     )
 
 
+@shared_work(SequenceArguments)
+def run_calls(pointer):
+    """Make each call; all threads have returned from it before the next begins."""
+    a = as_array(pointer, 1)[0]
+    functions = as_array(pointer_to(a.functions, "int64"), (a.num_calls,))
+    arguments = as_array(pointer_to(a.arguments, "int64"), (a.num_calls,))
+    for i in range(a.num_calls):
+        call_with(functions[i], arguments[i])
+        if a.barrier != 0:
+            call(a.barrier)
+
+
 class CallSequence:
     """Calls that are made in their order, as often as wanted, each with what it was given at first.
 
@@ -56,8 +70,6 @@ class CallSequence:
     """
 
     def __init__(self, calls: Sequence[Call]) -> None:
-        from minipaged.cpu.compiler.call_loops import run_calls  # imports numba
-
         given = [bytes(call.arguments) for call in calls]
         self._given = b"".join(given)
         self._in_use = (ctypes.c_int64 * (len(self._given) // 8))()

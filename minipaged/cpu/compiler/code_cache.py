@@ -2,7 +2,7 @@
 
 numba looks whether the file of a function has changed, but not the files of the functions that it calls:
 compiled code would go on with an innermost loop that is no longer there. So the folder's name tells the
-contents of all sources that are compiled.
+contents of all sources that are compiled. No other file counts: to edit it recompiles nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -20,10 +21,14 @@ from pathlib import Path
 from numba.core import config
 
 PACKAGE = Path(__file__).parents[2]
-COMPILED = "cpu"
-"""The package with compiled functions."""
+ROOM = "cpu"
+"""The folder with all compiled functions."""
 
-ROOM_BYTES = 64 * 1024**2
+COMPILED = re.compile(r"^(from|import) (numba|llvmlite|minipaged\.cpu\.compiler\.compiled)\b", re.MULTILINE)
+"""What a file imports that has compiled functions, or makes code that becomes a part of them. A constant that
+they use has to be in such a file, too."""
+
+SPACE_BYTES = 64 * 1024**2
 """What has to be free on a disk: numba does not expect that it cannot write what it has compiled."""
 
 logger = logging.getLogger(__name__)
@@ -63,7 +68,7 @@ def cache_folder() -> Path | None:
         is_new = not (parent / name).exists()
         try:
             (parent / name).mkdir(parents=True, exist_ok=True)
-            roomy = shutil.disk_usage(parent / name).free >= ROOM_BYTES
+            roomy = shutil.disk_usage(parent / name).free >= SPACE_BYTES
         except OSError:
             continue
         if roomy and os.access(parent / name, os.W_OK):
@@ -86,8 +91,12 @@ def _users_cache() -> list[Path]:
 
 
 def sources_hash() -> str:
-    """Of the contents of every file that may be compiled."""
+    """Of the contents of every file that is compiled, all but this one: it imports numba, and nothing
+    else."""
     digest = hashlib.sha256()
-    for path in sorted((PACKAGE / COMPILED).rglob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in sorted((PACKAGE / ROOM).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if COMPILED.search(text) and path != Path(__file__):
+            name = path.relative_to(PACKAGE).as_posix()
+            digest.update(f"{name}\0{text}\0".encode())
     return digest.hexdigest()[:16]

@@ -1,6 +1,8 @@
 """What compiled code can say to the processor, and Python cannot: pointers, atomic counters, prefetches.
 
-What is here exists in compiled code alone; each stands for one of LLVM's instructions.
+All of it exists in compiled code alone. Each stands for one of LLVM's instructions, but for `aligned`, which
+is
+made of them: memory that begins at a cache line.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from minipaged.cpu.compiler.compiled import compiled
 
 INT64 = ir.IntType(64)
 INT32 = ir.IntType(32)
@@ -26,20 +31,20 @@ NUMBERS = {"float32": types.float32, "int32": types.int32, "int64": types.int64,
 
 
 @intrinsic(prefer_literal=True)
-def _pointer_to(typing_context, address, kind):
-    number = types.CPointer(NUMBERS[kind.literal_value])
+def _pointer_to(typing_context, address, dtype):
+    number = types.CPointer(NUMBERS[dtype.literal_value])
 
     def generate(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], context.get_value_type(number))
 
-    return number(types.int64, kind), generate
+    return number(types.int64, dtype), generate
 
 
 as_array = cast(Callable[[object, int | tuple[int, ...]], np.ndarray], numba.carray)  # pyright: ignore
 """The memory at a pointer as an array of a shape: `numba.carray`."""
 
 pointer_to = cast(Callable[[int, str], object], _pointer_to)
-"""An address as a pointer to numbers of a kind in `NUMBERS`: what `as_array` takes."""
+"""An address as a pointer to numbers of a dtype in `NUMBERS`: what `as_array` takes."""
 
 
 @intrinsic
@@ -53,7 +58,7 @@ def _pointer_like(typing_context, address, array):
 
 
 pointer_like = cast(Callable[[int, object], object], _pointer_like)
-"""An address as a pointer to numbers of the kind that an array holds."""
+"""An address as a pointer to numbers of an array's dtype."""
 
 
 @intrinsic
@@ -130,3 +135,15 @@ def emit_prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
     signature = ir.FunctionType(ir.VoidType(), [BYTES, INT32, INT32, INT32])
     function = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
     builder.call(function, [builder.inttoptr(address, BYTES), INT32(0), INT32(2), INT32(1)])
+
+
+@compiled()
+def aligned(size: int) -> NDArray[np.float32]:
+    """`[size]`, not filled, from the beginning of a cache line on.
+
+    A vector of 16 numbers is as long as a line of 64 bytes. One that crosses into the next line takes two
+    loads.
+    """
+    buffer = np.empty(size + CACHE_LINE // 4, np.float32)
+    first = -address_of(buffer) % CACHE_LINE // 4
+    return buffer[first : first + size]

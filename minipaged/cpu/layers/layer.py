@@ -1,4 +1,4 @@
-"""CpuLayer: a layer's two halves in compiled code, one call each.
+"""CompiledLayer: a layer's two halves in compiled code, one call each.
 
 A layer of a small model takes a millisecond, and of that a call from Python to each product, norm, rotation
 and gate takes a tenth. And steps with thousands of tokens are cut into pieces, so that what one operation
@@ -7,56 +7,71 @@ writes is still in the caches when the next one reads it.
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from minipaged.cpu.compiler.calls import Call
-from minipaged.cpu.compiler.threads import barrier_address
-from minipaged.cpu.layers.arguments import AfterArguments, BeforeArguments
-from minipaged.cpu.layers.workspace import LayerRoom, RoomOfThread
-from minipaged.cpu.products.panel import PANEL
-from minipaged.cpu.products.panel_product import is_packed, product_threads
+from minipaged.cpu.compiler.threads import Work, barrier_address
+from minipaged.cpu.layers.layer_loops import (
+    AfterArguments,
+    BeforeArguments,
+    after_bfloat16,
+    after_float32,
+    before_bfloat16,
+    before_float32,
+)
+from minipaged.cpu.layers.workspace import LayerWorkspace, WorkspaceOfThread
+from minipaged.cpu.products.panel_linear import PanelLinear, product_threads
 from minipaged.model.config import ModelConfig
 from minipaged.model.layer import Layer
-
-if TYPE_CHECKING:
-    from minipaged.cpu.compiler.compiled import SharedWork
+from minipaged.model.leaves import Linear
 
 TOKENS_AT_ONCE = 256
 """Tokens of a step, at most, that go through a half together."""
 
 
-def can_compile(layer: Layer, config: ModelConfig) -> bool:
-    """Whether the loops are made for such a layer: all of its matrices are in panels."""
-    attention, mlp = layer.self_attn, layer.mlp
-    matrices = (attention.qkv_proj, attention.o_proj, mlp.gate_up_proj, mlp.down_proj)
-    return all(is_packed(each.weight) for each in matrices) and config.intermediate_size % PANEL == 0
-
-
-class CpuLayer:
-    """A `LayerHalves` for the CPU, in float32 or bfloat16.
+class CompiledLayer(nn.Module):
+    """A `Layer` for the CPU, in float32 or bfloat16.
 
     Args:
-        layer: whose weights it computes with. It keeps them; they are not to be exchanged any more.
-        config: the model's shape.
-        room: for its two halves, when they run at once; shared by all layers of the decoder.
+        layer: whose weights it computes with. They are not to be exchanged any more: their addresses are in
+        use.
+        config: the model's shape, which the layer has (see `recognise.why_not_compiled`).
+        in_panels: gives a projection's weight in panels.
+        workspace: for its two halves; shared by all layers of the decoder.
     """
 
-    def __init__(self, layer: Layer, config: ModelConfig, room: RoomOfThread) -> None:
+    def __init__(
+        self,
+        layer: Layer,
+        config: ModelConfig,
+        in_panels: Callable[[Linear], PanelLinear],
+        workspace: WorkspaceOfThread,
+    ) -> None:
+        super().__init__()
         attention, mlp = layer.self_attn, layer.mlp
-        self._weights = [each.data for each in layer.parameters()]  # their addresses are in use
-        self._room = room
+        qkv, o = in_panels(attention.qkv_proj), in_panels(attention.o_proj)
+        gate_up, down = in_panels(mlp.gate_up_proj), in_panels(mlp.down_proj)
+        norms = {"q_norm": attention.q_norm, "k_norm": attention.k_norm}
+        head_norms = {name: norm for name, norm in norms.items() if norm is not None}
+        # The weights have the names that they have in a `Layer`.
+        self.input_layernorm = layer.input_layernorm
+        self.self_attn = nn.ModuleDict({"qkv_proj": qkv, "o_proj": o, **head_norms})
+        self.post_attention_layernorm = layer.post_attention_layernorm
+        self.mlp = nn.ModuleDict({"gate_up_proj": gate_up, "down_proj": down})
+        self._weights = [each.data for each in self.parameters()]
+        self._workspace = workspace
         self._heads_of_qkv = config.num_heads, config.num_kv_heads, config.num_kv_heads
         self._head_dim = config.head_dim
         self._hidden_size = config.hidden_size
         self._dtype = layer.input_layernorm.weight.dtype
-        self._num_weights_before = attention.qkv_proj.weight.numel()
-        self._num_weights_after = sum(
-            each.weight.numel() for each in (attention.o_proj, mlp.gate_up_proj, mlp.down_proj)
-        )
+        self._num_weights_before = qkv.weight.numel()
+        self._num_weights_after = sum(each.weight.numel() for each in (o, gate_up, down))
+        in_float32 = self._dtype == torch.float32
+        self._first_half = before_float32 if in_float32 else before_bfloat16
+        self._second_half = after_float32 if in_float32 else after_bfloat16
         self._before = BeforeArguments(
             hidden_size=config.hidden_size,
             num_queries=config.num_heads,
@@ -64,10 +79,10 @@ class CpuLayer:
             head_dim=config.head_dim,
             eps=config.rms_norm_eps,
             norm=_address(layer.input_layernorm.weight),
-            qkv=_address(attention.qkv_proj.weight),
-            qkv_bias=_address(attention.qkv_proj.bias),
-            q_norm=_address(attention.q_norm.weight if attention.q_norm is not None else None),
-            k_norm=_address(attention.k_norm.weight if attention.k_norm is not None else None),
+            qkv=_address(qkv.weight),
+            qkv_bias=_address(qkv.bias),
+            q_norm=_address(None if attention.q_norm is None else attention.q_norm.weight),
+            k_norm=_address(None if attention.k_norm is None else attention.k_norm.weight),
         )
         self._after = AfterArguments(
             hidden_size=config.hidden_size,
@@ -75,10 +90,10 @@ class CpuLayer:
             intermediate_size=config.intermediate_size,
             eps=config.rms_norm_eps,
             norm=_address(layer.post_attention_layernorm.weight),
-            o=_address(attention.o_proj.weight),
-            o_bias=_address(attention.o_proj.bias),
-            gate_up=_address(mlp.gate_up_proj.weight),
-            down=_address(mlp.down_proj.weight),
+            o=_address(o.weight),
+            o_bias=_address(o.bias),
+            gate_up=_address(gate_up.weight),
+            down=_address(down.weight),
         )
 
     @property
@@ -87,22 +102,24 @@ class CpuLayer:
         return product_threads(self._num_weights_after, 1)
 
     def before_attention(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As a `Layer`'s."""
         num_tokens = len(hidden)
         hidden = self._fitting(hidden, self._hidden_size)
         cos, sin = (self._fitting(each, self._head_dim // 2, num_tokens) for each in (cos, sin))
         heads = hidden.new_empty(num_tokens, sum(self._heads_of_qkv), self._head_dim)
         for first in range(0, num_tokens, TOKENS_AT_ONCE):
-            self.call_before(hidden, cos, sin, heads, self._room.room, first=first).run()
+            self.call_before(hidden, cos, sin, heads, self._workspace.workspace, first=first).run()
         q, k, v = heads.split(self._heads_of_qkv, dim=1)
         return q, k, v
 
     def after_attention(self, hidden: Tensor, attended: Tensor) -> Tensor:
+        """As a `Layer`'s."""
         num_tokens = len(hidden)
         hidden = self._fitting(hidden, self._hidden_size)
         attended = self._fitting(attended, self._heads_of_qkv[0] * self._head_dim, num_tokens)
         result = torch.empty_like(hidden)  # [T, hidden]
         for first in range(0, num_tokens, TOKENS_AT_ONCE):
-            self.call_after(hidden, attended, result, self._room.room, first=first).run()
+            self.call_after(hidden, attended, result, self._workspace.workspace, first=first).run()
         return result
 
     def call_before(
@@ -111,36 +128,38 @@ class CpuLayer:
         cos: Tensor,
         sin: Tensor,
         heads: Tensor,
-        room: LayerRoom,
+        workspace: LayerWorkspace,
         *,
         first: int = 0,
         num_threads: int | None = None,
     ) -> Call:
         """`before_attention` for at most `TOKENS_AT_ONCE` tokens, yet to be run. The call keeps no tensor
-        alive that it is given, nor the room.
+        alive that it is given, nor the workspace.
 
         Args:
             hidden, cos, sin: as there, contiguous and of the layer's dtype.
             heads: `[T, Hq + 2 * Hkv, D]`, written: queries, keys and values.
-            room: for what lies between.
+            workspace: for what lies between.
             first: the first token.
             num_threads: to use; as many as pay if not given.
         """
         arguments = type(self._before).from_buffer_copy(self._before)
-        arguments.x = room.x_address
+        arguments.x = workspace.x_address
         arguments.hidden = _address(hidden, first)
         arguments.cos = _address(cos, first)
         arguments.sin = _address(sin, first)
         arguments.heads = _address(heads, first)
         num_tokens = len(hidden) - first
-        return _call_on_threads(self._halves[0], arguments, num_tokens, self._num_weights_before, num_threads)
+        return _call_on_threads(
+            self._first_half, arguments, num_tokens, self._num_weights_before, num_threads
+        )
 
     def call_after(
         self,
         hidden: Tensor,
         attended: Tensor,
         result: Tensor,
-        room: LayerRoom,
+        workspace: LayerWorkspace,
         *,
         first: int = 0,
         num_threads: int | None = None,
@@ -152,21 +171,14 @@ class CpuLayer:
             result: `[T, hidden]`, written; it may be `hidden`.
         """
         arguments = type(self._after).from_buffer_copy(self._after)
-        arguments.x, arguments.gated = room.x_address, room.gated_address
+        arguments.x, arguments.gated = workspace.x_address, workspace.gated_address
         arguments.hidden = _address(hidden, first)
         arguments.attended = _address(attended, first)
         arguments.result = _address(result, first)
         num_tokens = len(hidden) - first
-        return _call_on_threads(self._halves[1], arguments, num_tokens, self._num_weights_after, num_threads)
-
-    @cached_property
-    def _halves(self) -> tuple[SharedWork, SharedWork]:
-        """Both in compiled code, imported when first used: loading a model does not wait for numba."""
-        from minipaged.cpu.layers import layer_loops as loops
-
-        if self._dtype == torch.float32:
-            return loops.before_float32, loops.after_float32
-        return loops.before_bfloat16, loops.after_bfloat16
+        return _call_on_threads(
+            self._second_half, arguments, num_tokens, self._num_weights_after, num_threads
+        )
 
     def _fitting(self, tensor: Tensor, size: int, num_tokens: int | None = None) -> Tensor:
         """A tensor as compiled code reads it: so many numbers for each token, one behind the other.
@@ -183,7 +195,7 @@ class CpuLayer:
 
 
 def _call_on_threads(
-    work: SharedWork,
+    work: Work,
     arguments: BeforeArguments | AfterArguments,
     num_left: int,
     num_weights: int,

@@ -9,14 +9,57 @@ Importing this module imports numba.
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 
 from minipaged.cpu.compiler.compiled import compiled, shared_work
 from minipaged.cpu.compiler.instructions import address_in, as_array, call, pointer_like, pointer_to
-from minipaged.cpu.layers.arguments import AfterArguments, BeforeArguments
 from minipaged.cpu.layers.norm_and_rotation import share_conversion, share_norm, share_rotation
-from minipaged.cpu.products.panel import PANEL
-from minipaged.cpu.products.shared_loops import share_gated_product, share_product
+from minipaged.cpu.products.shared_products import share_gated_product, share_product
+from minipaged.cpu.products.tile import PANEL
+
+
+def _fields(*names: str, floats: tuple[str, ...] = ()) -> tuple[tuple[str, type], ...]:
+    return tuple((name, ctypes.c_float if name in floats else ctypes.c_int64) for name in names)
+
+
+class BeforeArguments(ctypes.Structure):
+    """What comes before attention. Tensors are given by their addresses; 0 is none.
+
+    The first three are counters of parts. `barrier` is the address of the function that waits for the other
+    threads, or 0. x is float32 `[num_tokens, hidden_size]`, written.
+    """
+
+    _fields_ = _fields(
+        *("next_part", "next_1", "next_2", "barrier", "num_threads"),
+        *("num_tokens", "hidden_size", "num_queries", "num_kv_heads", "head_dim", "eps"),
+        *("norm", "qkv", "qkv_bias", "q_norm", "k_norm", "cos", "sin", "hidden", "x", "heads"),
+        floats=("eps",),
+    )
+
+
+class AfterArguments(ctypes.Structure):
+    """What comes after attention: as `BeforeArguments`, with five counters.
+
+    `attended_size` is that of one token. x is float32 of the larger of it and `hidden_size`
+    for each token, `gated` of `[num_tokens, intermediate_size]`; both are written.
+    """
+
+    _fields_ = _fields(
+        *(
+            "next_part",
+            "next_1",
+            "next_2",
+            "next_3",
+            "next_4",
+            "barrier",
+            "num_threads",
+        ),
+        *("num_tokens", "hidden_size", "attended_size", "intermediate_size", "eps"),
+        *("norm", "o", "o_bias", "gate_up", "down", "hidden", "attended", "x", "gated", "result"),
+        floats=("eps",),
+    )
 
 
 @compiled()
@@ -46,8 +89,9 @@ def _panels(address, num_rows, num_columns, like):
 
 @compiled()
 def _before(pointer, like):
-    """The first half. `like` is an empty array of the model's numbers: it tells their kind, and stands for a
-    vector that there is not. The counters are the first fields of the arguments, in the order of the parts.
+    """The first half. `like` is an empty array of the model's numbers: it tells their dtype, and stands in
+    for a vector that is missing. The counters are the first fields of the arguments, in the order of the
+    parts.
     """
     a = as_array(pointer, 1)[0]
     num_heads = a.num_queries + 2 * a.num_kv_heads

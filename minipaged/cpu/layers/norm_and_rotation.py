@@ -30,7 +30,7 @@ def norm_row(x, weight, eps, result):
 
 @compiled(fastmath=FAST_SUMS)
 def rotate_head(head, cos, sin):
-    """Turn each pair of a head `[D]` in place; cos and sin are `[D / 2]`."""
+    """Rotate each pair of a head `[D]` in place; cos and sin are `[D / 2]`."""
     half = len(cos)
     for i in range(half):
         first, second = number(head[i]), number(head[i + half])
@@ -62,7 +62,7 @@ def share_conversion(counter, x, result):
 
 @compiled()
 def share_rotation(counter, heads, num_queries, num_keys, q_norm, k_norm, eps, cos, sin):
-    """Norm, where there is one, and turn queries and keys in place; a part is a token.
+    """Norm, where there is one, and rotate queries and keys in place; a part is a token.
 
     Args:
         counter: gives each thread the numbers of its parts.

@@ -1,4 +1,4 @@
-"""LayerRoom: what compiled layers write between their operations."""
+"""LayerWorkspace: what compiled layers write between their operations."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import torch
 from minipaged.model.config import ModelConfig
 
 
-class LayerRoom:
-    """Room for one step at a time, in whichever layer it is. Compiled code is given its addresses, so it has
-    to live as long as they are in use.
+class LayerWorkspace:
+    """Memory for one layer at a time, of one step. Compiled code is given its addresses, so it has to live as
+    long as they are in use.
 
     Args:
         config: the model's shape.
         num_tokens: T, most tokens that go through a half of a layer together.
 
     Attributes:
-        x_address: of float32 `[T, hidden or what attention gives, whichever is more]`.
+        x_address: of float32 `[T, hidden or what attention gives, the larger of the two]`.
         gated_address: of float32 `[T, intermediate]`.
     """
 
@@ -33,14 +33,14 @@ class LayerRoom:
         self.gated_address = self._gated.data_ptr()
 
 
-class RoomOfThread(threading.local):
-    """A `LayerRoom` of its own for each Python thread, since several engines may compute with one decoder at
-    once. It is gone when the thread ends: take it anew for each call.
+class WorkspaceOfThread(threading.local):
+    """A `LayerWorkspace` of its own for each Python thread, since several engines may compute with one
+    decoder at once. It is gone when the thread ends: take it anew for each call.
 
     Args:
-        config, num_tokens: of the room.
+        config, num_tokens: of the workspace.
     """
 
     def __init__(self, config: ModelConfig, num_tokens: int) -> None:
         # Python calls this in every thread that uses the object.
-        self.room = LayerRoom(config, num_tokens)
+        self.workspace = LayerWorkspace(config, num_tokens)

@@ -1,10 +1,10 @@
-"""Which matrix product is fastest on this CPU: measured when a model is loaded.
+"""Which matrix product is fastest on this CPU: measured when an engine is made.
 
 `torch.nn.functional.linear` goes to MKL in float32 and to oneDNN in bfloat16. Which of the two
 libraries is ahead depends on the processor and on the number of rows: on some, MKL takes twice as
-long as oneDNN, and on others it is ahead. Our own product needs the weights in another order, so it is
-taken for all numbers of rows or for none: processors that multiply matrices as such have libraries that
-no loop over vectors can match. So a short trial decides, for a few numbers of rows.
+long as oneDNN, and on others it is ahead. Our own product needs the weights in panels, so it is taken for all
+numbers of rows or for none: processors that multiply matrices as such have libraries that no loop over
+vectors can match. So a short trial decides, for a few numbers of rows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from minipaged.cpu.products.panel_product import can_pack, packed, packed_linear
-from minipaged.model.leaves import Product
+from minipaged.cpu.products.panel_linear import Product, fits_panels, in_panels, panel_linear
+from minipaged.model.leaves import Linear
 
 TRIAL_ROWS = (1, 8, 32, 128)
 """A step's rows are few in decodes and many in prefills. Each trial decides for up to that many rows,
@@ -54,8 +54,27 @@ class ProductChoice:
         return self.beyond(x, weight, bias)
 
 
+class ChosenLinear(nn.Module):
+    """A `Linear` that another product computes, with the same weights.
+
+    Args:
+        linear: whose weights these are.
+        product: for weights in rows.
+    """
+
+    def __init__(self, linear: Linear, product: Product) -> None:
+        super().__init__()
+        self.weight = linear.weight  # [out, in]
+        self.bias = linear.bias  # [out]
+        self.product = product
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[T, in] -> [T, out]."""
+        return self.product(x, self.weight, self.bias)
+
+
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`F.linear` by oneDNN, whatever PyTorch would choose.
+    """`F.linear` by oneDNN, also where PyTorch would choose another library.
 
     Raises:
         RuntimeError: a build of PyTorch without oneDNN, or a dtype that it cannot multiply.
@@ -82,19 +101,19 @@ def choose_product(weights: Sequence[Tensor]) -> ProductChoice:
 
 
 @torch.inference_mode()
-def packing_pays(weights: Sequence[Tensor], other: Product) -> bool:
-    """Whether packed weights are ahead of another product, or not clearly behind, on the whole: the mean
+def panels_pay(weights: Sequence[Tensor], other: Product) -> bool:
+    """Whether weights in panels are ahead of another product, or not clearly behind, on the whole: the mean
     of the ratios for the numbers of rows in `TRIAL_ROWS`.
 
     Args:
         weights: as for `choose_product`.
         other: for weights in rows.
     """
-    sample = [weight for weight in _enough(weights) if can_pack(weight)]
-    if not sample or not _agree(packed_linear, packed(sample[0]), sample[0]):
+    sample = [weight for weight in _enough(weights) if fits_panels(weight)]
+    if not sample or not _agree(panel_linear, in_panels(sample[0]), sample[0]):
         return False
-    panels = [packed(weight) for weight in sample]
-    ratios = [_seconds(packed_linear, panels, rows) / _seconds(other, sample, rows) for rows in TRIAL_ROWS]
+    panels = [in_panels(weight) for weight in sample]
+    ratios = [_seconds(panel_linear, panels, rows) / _seconds(other, sample, rows) for rows in TRIAL_ROWS]
     return geometric_mean(ratios) < ADVANTAGE
 
 
@@ -115,7 +134,7 @@ def _agree(product: Product, own_weight: Tensor, weight: Tensor) -> bool:
     x = torch.linspace(-1, 1, 3 * weight.shape[1], dtype=weight.dtype).view(3, -1)  # [3, in]
     try:
         result = product(x, own_weight, None)  # [3, out]
-    except Exception:  # whatever it is: a missing operator, numba's own, a compiler that fails
+    except Exception:  # of any kind: a missing operator, numba's own, a compiler that fails
         return False
     expected = F.linear(x, weight)  # [3, out]
     size = float(expected.abs().max())

@@ -14,8 +14,14 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from minipaged.cpu.compiler.compiled import compiled
-from minipaged.cpu.products.panel import PANEL
-from minipaged.cpu.products.tile import TILE_ROWS, WIDE_PAYS, WIDE_ROWS, multiply_tile, multiply_wide_tile
+from minipaged.cpu.products.tile import (
+    PANEL,
+    TILE_ROWS,
+    WIDE_PAYS,
+    WIDE_ROWS,
+    multiply_tile,
+    multiply_wide_tile,
+)
 from minipaged.cpu.products.tile_rows import widen_rows
 
 Panels = NDArray[np.float32] | NDArray[np.uint16]
@@ -90,7 +96,7 @@ def multiply_pair(
     panels: Panels,
     pair: tuple[int, int],
     following: tuple[int, int],
-    room: NDArray[np.float32],
+    workspace: NDArray[np.float32],
     result: NDArray[np.float32],
 ) -> None:
     """`multiply_panel` of two panels at once: the second one's columns of `result` are next to the first's.
@@ -99,7 +105,7 @@ def multiply_pair(
         x, panels: as there, if `pairs_pay`.
         pair: which ones.
         following: those that are fetched meanwhile.
-        room: `[2, DEPTH / 2, PANEL]`, written.
+        workspace: `[2, DEPTH / 2, PANEL]`, written.
         result: `[T or more, 2 * PANEL]`, written.
     """
     num_rows, num_columns = x.shape
@@ -110,8 +116,8 @@ def multiply_pair(
         start, stop = num_columns * piece // num_pieces, num_columns * (piece + 1) // num_pieces
         more = piece + 1 < num_pieces
         next_pair, next_start = (pair, stop) if more else (following, 0)
-        weights = as_float32(panels[pair[0]], start, stop, room[0])
-        others = as_float32(panels[pair[1]], start, stop, room[1])
+        weights = as_float32(panels[pair[0]], start, stop, workspace[0])
+        others = as_float32(panels[pair[1]], start, stop, workspace[1])
         for tile in range(num_tiles):
             top, bottom = num_rows * tile // num_tiles, num_rows * (tile + 1) // num_tiles
             ahead = next_start + (stop - start) * tile // num_tiles
@@ -129,23 +135,23 @@ def multiply_pair(
             )
 
 
-def _as_float32(panel, start, stop, room): ...
+def _as_float32(panel, start, stop, workspace): ...
 
 
 @overload(_as_float32)
-def _as_float32_in_compiled_code(panel, start, stop, room):
+def _as_float32_in_compiled_code(panel, start, stop, workspace):
     if panel.dtype == types.float32:
-        return lambda panel, start, stop, room: (panel, start, 0)
+        return lambda panel, start, stop, workspace: (panel, start, 0)
 
-    def widened(panel, start, stop, room):
-        widen_rows(stop - start, (panel, start, 0), (room, 0, 0))
-        return room, 0, 0
+    def widened(panel, start, stop, workspace):
+        widen_rows(stop - start, (panel, start, 0), (workspace, 0, 0))
+        return workspace, 0, 0
 
     return widened
 
 
 as_float32 = cast(Callable[..., tuple[NDArray[np.float32], int, int]], _as_float32)
-"""(panel `[in, PANEL]`, start, stop, room) -> the corner of its weights from start to stop, as float32.
+"""(panel `[in, PANEL]`, start, stop, workspace) -> the corner of its weights from start to stop, as float32.
 
-Those of bfloat16 are written to `room`: so they are converted once, and not for each tile.
+Those of bfloat16 are written to `workspace`: so they are converted once, and not for each tile.
 """

@@ -30,7 +30,10 @@ from minipaged.cpu.arithmetic.vectors import (
     zeros,
 )
 from minipaged.cpu.compiler.instructions import CACHE_LINE, INT64, emit_prefetch
-from minipaged.cpu.products.panel import PANEL
+
+PANEL = 32
+"""Outputs of a matrix product that lie side by side: two of LLVM's vectors. The order of weights in panels
+(see `panel_linear.py`) and the loops over them agree on it."""
 
 TILE_ROWS = 12 if HAS_AVX512 else 3
 """Rows of a tile, at most: 2 vectors of sums each, and 2 of weights, should fill the registers."""
@@ -171,7 +174,7 @@ Args:
     addresses: int64 `[depth or more]`, in bytes.
     following: like `addresses`, of the rows that are multiplied next: fetched into the caches meanwhile.
     offset: bytes.
-    like: an array of the kind of the weights' numbers.
+    like: an array of the weights' dtype.
     result: float32 `[num_rows, PANEL]`, holds sums to go on from.
 """
 

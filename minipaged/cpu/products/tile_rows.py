@@ -28,7 +28,7 @@ from minipaged.cpu.arithmetic.vectors import (
     store_vector,
 )
 from minipaged.cpu.compiler.instructions import INT64
-from minipaged.cpu.products.panel import PANEL
+from minipaged.cpu.products.tile import PANEL
 
 
 def _vector_of(builder, matrix, row, column):

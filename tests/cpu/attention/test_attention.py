@@ -1,4 +1,4 @@
-"""cpu_attention gives what reference_attention gives, whatever lies in slots that are nobody's."""
+"""CpuAttention gives what reference_attention gives, whatever lies in slots that are nobody's."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import torch
 from hypothesis import given, settings
 
 from minipaged.attention.reference import reference_attention
-from minipaged.cpu.attention.attention import cpu_attention
+from minipaged.cpu.attention.attention import CpuAttention
 from tests.attention.ragged import Heads, Span, Step, dense_attention, make_step, steps
 from tests.torch_threads import torch_threads
 
+cpu_attention = CpuAttention()  # one for all: no step may see another's
 SMALL = Heads(num_kv_heads=2, group=2, head_dim=32)
 # (absolute, relative). The relative one matters above 4 alone, where one step of bfloat16 is 2 ** -5.
 TOLERANCE = {torch.float32: (1e-5, 0.0), torch.bfloat16: (2e-2, 2**-8)}

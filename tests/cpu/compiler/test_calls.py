@@ -33,43 +33,45 @@ def double_and_count(pointer):
         target[part] = 2 * source[SIZE - 1 - part] + 1
 
 
-def chain(rooms: list[np.ndarray], num_threads: int) -> list[Call]:
+def chain(workspaces: list[np.ndarray], num_threads: int) -> list[Call]:
     return [
         Call(double_and_count, AddArguments(0, source.ctypes.data, target.ctypes.data), num_threads)
-        for source, target in pairwise(rooms)
+        for source, target in pairwise(workspaces)
     ]
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 3, 8])
 def test_each_call_finds_what_the_one_before_it_wrote(num_threads: int) -> None:
-    rooms = [np.full(SIZE, -1, np.int64) for _ in range(30)]
-    sequence = CallSequence(chain(rooms, num_threads))
+    workspaces = [np.full(SIZE, -1, np.int64) for _ in range(30)]
+    sequence = CallSequence(chain(workspaces, num_threads))
     for beginning in (np.arange(SIZE), np.arange(SIZE)[::-1] * 7, np.zeros(SIZE, np.int64)):
-        rooms[0][:] = expected = beginning
+        workspaces[0][:] = expected = beginning
         sequence.run()
-        for room in rooms[1:]:
+        for workspace in workspaces[1:]:
             with np.errstate(over="ignore"):
                 expected = 2 * expected[::-1] + 1
-            assert (room == expected).all()
-        for room in rooms[1:]:
-            room.fill(-1)
+            assert (workspace == expected).all()
+        for workspace in workspaces[1:]:
+            workspace.fill(-1)
 
 
 def test_what_a_call_wrote_into_its_arguments_can_be_read() -> None:
-    rooms = [np.zeros(SIZE, np.int64) for _ in range(3)]
-    given = chain(rooms, 2)
+    workspaces = [np.zeros(SIZE, np.int64) for _ in range(3)]
+    given = chain(workspaces, 2)
     sequence = CallSequence(given)
     assert [each.next_part for each in sequence.arguments] == [0, 0]
     for _ in range(2):
         sequence.run()
         assert all(each.next_part >= SIZE for each in sequence.arguments)
-    assert [each.source for each in sequence.arguments] == [room.ctypes.data for room in rooms[:-1]]
+    assert [each.source for each in sequence.arguments] == [
+        workspace.ctypes.data for workspace in workspaces[:-1]
+    ]
     assert all(call.arguments.next_part == 0 for call in given), "they were copied"
 
 
 def test_without_openmp_one_thread_makes_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "torchs_threads", lambda: None)
-    rooms = [np.ones(SIZE, np.int64) for _ in range(3)]
-    CallSequence(chain(rooms, 4)).run()
-    assert (rooms[1] == 3).all()
-    assert (rooms[2] == 7).all()
+    workspaces = [np.ones(SIZE, np.int64) for _ in range(3)]
+    CallSequence(chain(workspaces, 4)).run()
+    assert (workspaces[1] == 3).all()
+    assert (workspaces[2] == 7).all()

@@ -1,8 +1,10 @@
-"""Compiled code is kept by the state of all sources, and nobody else's is touched."""
+"""Compiled code is kept by the state of all sources that are compiled, and of no others."""
 
 from __future__ import annotations
 
+import ast
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,13 +19,15 @@ from numba.core import config
 from minipaged.cpu.compiler import code_cache
 from minipaged.cpu.compiler.code_cache import cache_folder, own_cache, sources_hash
 
+LOOPS = "from minipaged.cpu.compiler.compiled import compiled\n"
+
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package of two sources, in the place of ours."""
-    for name in code_cache.COMPILED:
-        (tmp_path / "package" / name).mkdir(parents=True)
-        (tmp_path / "package" / name / "loops.py").write_text("1")
+    """A package of one source with loops and one without, in the place of ours."""
+    (tmp_path / "package" / "cpu").mkdir(parents=True)
+    (tmp_path / "package" / "cpu" / "loops.py").write_text(LOOPS)
+    (tmp_path / "package" / "cpu" / "plain.py").write_text("import numpy\n")
     monkeypatch.setattr(code_cache, "PACKAGE", tmp_path / "package")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
     cache_folder.cache_clear()
@@ -31,13 +35,80 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     cache_folder.cache_clear()
 
 
-def test_any_change_of_any_source_means_another_folder(package: Path) -> None:
+def test_any_change_of_a_compiled_source_means_another_folder(package: Path) -> None:
     seen = {sources_hash()}
-    for name in code_cache.COMPILED:
-        (package / name / "loops.py").write_text("2")
-        seen.add(sources_hash())
-    (package / "cpu" / "more.py").write_text("1")
-    assert len({*seen, sources_hash()}) == len(code_cache.COMPILED) + 2
+    (package / "cpu" / "loops.py").write_text(LOOPS + "2\n")
+    seen.add(sources_hash())
+    (package / "cpu" / "more.py").write_text(LOOPS)
+    seen.add(sources_hash())
+    (package / "cpu" / "more.py").rename(package / "cpu" / "others.py")
+    assert len({*seen, sources_hash()}) == 4
+
+
+def test_no_change_of_another_source_does(package: Path) -> None:
+    before = sources_hash()
+    (package / "cpu" / "plain.py").write_text("import numpy\n2\n")
+    (package / "cpu" / "more.py").write_text("import torch\n")
+    (package / "model.py").write_text(LOOPS)
+    os.utime(package / "cpu" / "loops.py", (0, 0))
+    assert sources_hash() == before
+
+
+# The sources themselves: which of them are compiled is read here once more, from their decorators.
+
+ROOM = Path(code_cache.__file__).parents[1]
+SOURCES = sorted(path.relative_to(ROOM).as_posix() for path in ROOM.rglob("*.py"))
+DECORATORS = {"compiled", "shared_work", "intrinsic", "overload"}
+Definitions = dict[str, ast.FunctionDef]
+
+
+def name_of(decorator: ast.expr) -> str:
+    function = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def compiled_functions(source: str) -> tuple[ast.Module, Definitions]:
+    """A file's tree, and its functions that are compiled, or that make code for those."""
+    tree = ast.parse((ROOM / source).read_text())
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if any(isinstance(each, ast.ImportFrom) and each.module == "llvmlite" for each in tree.body):
+        return tree, functions
+    return tree, {
+        name: node
+        for name, node in functions.items()
+        if DECORATORS & {name_of(each) for each in node.decorator_list}
+    }
+
+
+@pytest.fixture
+def copied_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(ROOM, tmp_path / "cpu", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code_cache, "PACKAGE", tmp_path)
+    monkeypatch.setattr(code_cache, "__file__", str(tmp_path / "cpu" / "compiler" / "code_cache.py"))
+    return tmp_path / "cpu"
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_which_edits_recompile(source: str, copied_room: Path) -> None:
+    """Those of a file with loops, and of the one that says how loops are compiled."""
+    before = sources_hash()
+    with (copied_room / source).open("a") as file:
+        file.write("# an edit\n")
+    is_compiled = bool(compiled_functions(source)[1]) or source == "compiler/compiled.py"
+    assert (sources_hash() != before) == is_compiled
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_is_compiled_uses_nothing_of_other_files(source: str) -> None:
+    """It would go on with a constant that is no longer there."""
+    tree, functions = compiled_functions(source)
+    nodes = [node for each in functions.values() for node in ast.walk(each)]
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("minipaged."):
+            names = used & {each.asname or each.name for each in statement.names}
+            path = ROOM.parent.joinpath(*str(statement.module).split(".")[1:]).with_suffix(".py")
+            assert not names or code_cache.COMPILED.search(path.read_text()), f"{names} of {path}"
 
 
 def test_what_was_compiled_of_other_sources_is_removed(package: Path) -> None:
@@ -45,7 +116,7 @@ def test_what_was_compiled_of_other_sources_is_removed(package: Path) -> None:
     assert before is not None
     assert before.parent == package / "__pycache__"
     (before / "code.nbc").write_text("1")
-    (package / "cpu" / "loops.py").write_text("2")
+    (package / "cpu" / "loops.py").write_text(LOOPS + "2\n")
     cache_folder.cache_clear()
     after = cache_folder()
     assert after is not None
@@ -91,7 +162,7 @@ def test_numbas_own_setting_is_put_back(package: Path) -> None:
 def test_a_full_disk_is_not_written(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def usage(path: Path) -> SimpleNamespace:
         full = path.is_relative_to(package)
-        return SimpleNamespace(free=code_cache.ROOM_BYTES - full)
+        return SimpleNamespace(free=code_cache.SPACE_BYTES - full)
 
     monkeypatch.setattr(code_cache.shutil, "disk_usage", usage)
     folder = cache_folder()

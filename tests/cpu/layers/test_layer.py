@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from minipaged.cpu.layers import layer as cpu_layer
-from minipaged.cpu.replace import use_cpu_kernels
+from minipaged.cpu.decoder import CompiledDecoder
+from minipaged.cpu.layers import layer as compiled_layer
+from minipaged.cpu.layers.layer import CompiledLayer
+from minipaged.cpu.replace import compiled_decoder
 from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
-from minipaged.model.layer import LayerHalves
+from minipaged.model.layer import Layer
 from minipaged.model.rope import RotaryEmbedding
 from tests.model.dense import packed_logits
 from tests.model.test_decoder import CPU, decoder_like, random_tokens
@@ -26,16 +28,15 @@ EPS = 2**-7
 """How far two bfloat16 may be apart that were rounded from sums in different orders."""
 
 
-def two_kinds(config: ModelConfig, dtype: torch.dtype, seed: int = 0) -> tuple[LayerHalves, LayerHalves]:
+def two_kinds(config: ModelConfig, dtype: torch.dtype, seed: int = 0) -> tuple[Layer, CompiledLayer]:
     """A layer with random weights in PyTorch's terms, and the same one compiled."""
-    plain, fast = (Decoder(config, dtype, CPU) for _ in range(2))
+    plain = Decoder(config, dtype, CPU)
     generator = torch.Generator().manual_seed(seed)
-    for mine, same in zip(plain.parameters(), fast.parameters(), strict=True):
-        mine.data.copy_(torch.randn(mine.shape, generator=generator) * 0.1)
-        same.data.copy_(mine.data)
-    use_cpu_kernels(fast)
-    assert len(fast.faster_layers) == config.num_layers
-    return plain.own_layers()[0], fast.faster_layers[0]
+    for parameter in plain.parameters():
+        parameter.data.copy_(torch.randn(parameter.shape, generator=generator) * 0.1)
+    fast = compiled_decoder(plain, required=True, takes_over=False)
+    assert isinstance(fast, CompiledDecoder)
+    return plain.layers[0], fast.compiled_layers[0]
 
 
 def inputs(config: ModelConfig, dtype: torch.dtype, num_tokens: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -102,7 +103,7 @@ def test_a_token_is_the_same_in_any_company_and_on_any_threads(
     _, fast = two_kinds(config, torch.float32)
     hidden, cos, sin, attended = inputs(config, torch.float32, 90)
     together = *fast.before_attention(hidden, cos, sin), fast.after_attention(hidden, attended)
-    monkeypatch.setattr(cpu_layer, "TOKENS_AT_ONCE", 40)
+    monkeypatch.setattr(compiled_layer, "TOKENS_AT_ONCE", 40)
     monkeypatch.setattr("minipaged.cpu.compiler.threads.WORTH_THREADS", 1e-3)
     with torch_threads(num_threads):
         for some in (slice(0, 90), slice(0, 1), slice(7, 20), slice(35, 90)):
@@ -166,31 +167,10 @@ def test_operands_that_are_views() -> None:
     )
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("tied", [False, True])
-def test_the_model_gives_the_same_logits(family: Family, tied: bool) -> None:
-    decoder = decoder_like(make_hf_model(make_config(family, vocab_size=256, tied=tied)))
-    sequences = random_tokens(17, 1, 5)
-    plain = packed_logits(decoder, sequences)
-    use_cpu_kernels(decoder)
-    for fast, expected in zip(packed_logits(decoder, sequences), plain, strict=True):
-        assert torch.allclose(fast, expected, rtol=0, atol=1e-5)
-
-
-def test_layers_that_cannot_be_packed_stay_as_they_are() -> None:
-    decoder = decoder_like(make_hf_model(make_config("llama", head_dim=6)))
-    sequences = random_tokens(17, 1, 5)
-    plain = packed_logits(decoder, sequences)
-    use_cpu_kernels(decoder)
-    assert not decoder.faster_layers
-    for fast, expected in zip(packed_logits(decoder, sequences), plain, strict=True):
-        assert torch.allclose(fast, expected, rtol=0, atol=1e-5)
-
-
 def test_engines_in_two_threads_may_share_a_model() -> None:
     """What a layer writes between its operations is not the other engine's."""
-    decoder = decoder_like(make_hf_model(make_config("llama", vocab_size=256)))
-    use_cpu_kernels(decoder)
+    plain = decoder_like(make_hf_model(make_config("llama", vocab_size=256)))
+    decoder = compiled_decoder(plain, required=True, takes_over=False)
     halves = [random_tokens(*lengths, vocab_size=256) for lengths in ((40, 3), (25, 60))]
     expected = [packed_logits(decoder, half) for half in halves]
     begin = threading.Barrier(2)

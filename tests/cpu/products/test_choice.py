@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from minipaged.cpu.products import choice as linear_products
-from minipaged.cpu.products.choice import TRIAL_ROWS, ProductChoice, choose_product, packing_pays
-from minipaged.cpu.products.panel_product import in_rows
-from minipaged.model.leaves import Product
+from minipaged.cpu.products.choice import TRIAL_ROWS, ProductChoice, choose_product, panels_pay
+from minipaged.cpu.products.panel_linear import Product, in_rows
 
 
 def marked(number: float) -> Product:
@@ -83,27 +82,27 @@ def test_no_weights_no_choice() -> None:
 
 
 @pytest.mark.parametrize(("ours", "pays"), [(0.5, True), (1.0, True), (1.1, True), (1.3, False)])
-def test_weights_are_packed_unless_another_product_is_clearly_ahead(
+def test_weights_are_put_in_panels_unless_another_product_is_clearly_ahead(
     monkeypatch: pytest.MonkeyPatch, ours: float, pays: bool
 ) -> None:
     def seconds(product: Product, weights: list[Tensor], rows: int) -> float:
-        return ours * rows if product is linear_products.packed_linear else rows
+        return ours * rows if product is linear_products.panel_linear else rows
 
     monkeypatch.setattr(linear_products, "_seconds", seconds)
-    assert packing_pays([torch.randn(64, 8)], F.linear) == pays
+    assert panels_pay([torch.randn(64, 8)], F.linear) == pays
 
 
 @pytest.mark.parametrize("fault", ["raises", "differs", "nan"])
-def test_packing_that_does_not_work_does_not_pay(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_panels_that_do_not_work_do_not_pay(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     def broken(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
         if fault == "raises":
             raise NumbaError("it cannot be compiled")
         return F.linear(x, in_rows(panels)) + (0.01 if fault == "differs" else torch.nan)
 
-    monkeypatch.setattr(linear_products, "packed_linear", broken)
+    monkeypatch.setattr(linear_products, "panel_linear", broken)
     monkeypatch.setattr(linear_products, "ADVANTAGE", 1e9)  # anything that works would pay
-    assert not packing_pays([torch.randn(64, 64)], F.linear)
+    assert not panels_pay([torch.randn(64, 64)], F.linear)
 
 
-def test_weights_that_cannot_be_packed_are_not() -> None:
-    assert not packing_pays([torch.randn(65, 64)], F.linear)
+def test_weights_that_do_not_fit_panels() -> None:
+    assert not panels_pay([torch.randn(65, 64)], F.linear)

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from minipaged.cpu.compiler.aligned import aligned
 from minipaged.cpu.compiler.compiled import compiled
-from minipaged.cpu.compiler.instructions import CACHE_LINE, address_of
-from minipaged.cpu.products.panel import PANEL
+from minipaged.cpu.compiler.instructions import CACHE_LINE, address_of, aligned
+from minipaged.cpu.products.tile import PANEL
 from minipaged.cpu.products.tile_rows import gate_rows, widen_rows, write_rows
 from tests.cpu.layers.test_norm_and_rotation import array_of, randn
 
@@ -113,9 +112,9 @@ def test_bfloat16_as_float32(num_rows: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 16, 1000])
-def test_room_begins_at_a_cache_line(size: int) -> None:
+def test_a_workspace_begins_at_a_cache_line(size: int) -> None:
     for _ in range(20):
-        room = aligned(size)
-        assert room.shape == (size,)
-        assert room.ctypes.data % CACHE_LINE == 0
-        room[:] = 1
+        workspace = aligned(size)
+        assert workspace.shape == (size,)
+        assert workspace.ctypes.data % CACHE_LINE == 0
+        workspace[:] = 1

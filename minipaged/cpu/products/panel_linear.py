@@ -9,14 +9,66 @@ A row of the result is the same to the last bit whatever other rows are computed
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from minipaged.cpu.compiler.threads import run_on_threads, threads_for
-from minipaged.cpu.products.panel import PANEL
+from minipaged.cpu.products.panel_linear_loops import ProductArguments, product_bfloat16, product_float32
+from minipaged.cpu.products.tile import PANEL
+
+Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""x Wᵀ + b: (x [T, in], weight [out, in], in rows or in panels, bias [out] or None) -> [T, out]."""
 
 READING, MULTIPLYING = 4e-4, 2e-5
 """About how many microseconds it takes to read a weight from memory, and to multiply by it once."""
+
+
+class PanelLinear(nn.Module):
+    """A `Linear` whose weight is in panels.
+
+    Args:
+        panels: `[out / PANEL, in, PANEL]`.
+        bias: `[out]`.
+    """
+
+    def __init__(self, panels: nn.Parameter, bias: nn.Parameter | None) -> None:
+        super().__init__()
+        self.weight = panels
+        self.bias = bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[T, in] -> [T, out]."""
+        return panel_linear(x, self.weight, self.bias)
+
+
+class PanelEmbedding(nn.Module):
+    """An `Embedding` whose weight `[V / PANEL, hidden, PANEL]` is in panels: that of the logits as well."""
+
+    def __init__(self, panels: nn.Parameter) -> None:
+        super().__init__()
+        self.weight = panels
+
+    def forward(self, token_ids: Tensor) -> Tensor:
+        """[T] int64 -> [T, hidden]."""
+        return self.weight[token_ids // PANEL, :, token_ids % PANEL]
+
+
+def fits_panels(weight: Tensor) -> bool:
+    """Whether a matrix can be kept in panels: float32 or bfloat16, on the CPU, its outputs in full panels."""
+    fits = weight.dim() == 2 and len(weight) % PANEL == 0 and weight.shape[1] > 0
+    return fits and weight.dtype in (torch.float32, torch.bfloat16) and weight.is_cpu
+
+
+def in_panels(weight: Tensor) -> Tensor:
+    """A matrix `[out, in]` in panels: `[out / PANEL, in, PANEL]`."""
+    return weight.unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
+
+
+def in_rows(panels: Tensor) -> Tensor:
+    """The matrix `[out, in]` of which `in_panels` made these; a copy."""
+    return panels.transpose(1, 2).flatten(0, 1)
 
 
 def product_threads(num_weights: int, num_rows: int) -> int:
@@ -24,28 +76,7 @@ def product_threads(num_weights: int, num_rows: int) -> int:
     return threads_for(num_weights * (READING + num_rows * MULTIPLYING))
 
 
-def can_pack(weight: Tensor) -> bool:
-    """Whether a matrix can be kept in panels: float32 or bfloat16, on the CPU, its outputs in full panels."""
-    fits = weight.dim() == 2 and len(weight) % PANEL == 0 and weight.shape[1] > 0
-    return fits and weight.dtype in (torch.float32, torch.bfloat16) and weight.is_cpu
-
-
-def is_packed(weight: Tensor) -> bool:
-    """Whether it is in panels."""
-    return weight.dim() == 3
-
-
-def packed(weight: Tensor) -> Tensor:
-    """A matrix `[out, in]` in panels: `[out / PANEL, in, PANEL]`."""
-    return weight.unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
-
-
-def in_rows(weight: Tensor) -> Tensor:
-    """The matrix `[out, in]`: itself, or a copy if it is in panels."""
-    return weight.transpose(1, 2).flatten(0, 1) if is_packed(weight) else weight
-
-
-def packed_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
+def panel_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
     """`F.linear`, for a matrix in panels.
 
     Args:
@@ -56,9 +87,6 @@ def packed_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
     Returns:
         `[T, out]`, in the dtype of x; all sums are in float32.
     """
-    # Here, so that a model without packed weights does not wait for numba.
-    from minipaged.cpu.products.panel_product_loops import ProductArguments, product_bfloat16, product_float32
-
     num_panels, num_columns, panel = panels.shape
     num_rows, width = x.shape
     known = panels.dtype in (torch.float32, torch.bfloat16) and panel == PANEL and panels.is_contiguous()
@@ -88,8 +116,3 @@ def packed_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
     if bias is not None:
         result += bias
     return result if x.dtype == torch.float32 else result.to(x.dtype)
-
-
-def packed_rows(ids: Tensor, panels: Tensor) -> Tensor:
-    """`F.embedding`, for a matrix in panels: `[T]` int64 -> `[T, in]`."""
-    return panels[ids // PANEL, :, ids % PANEL]

@@ -1,15 +1,14 @@
-"""Matrix products with packed weights, as work that several threads share; compiled by numba.
+"""Matrix products with weights in panels, as work that several threads share; compiled by numba.
 
 Importing this module imports numba.
 """
 
 from __future__ import annotations
 
-from minipaged.cpu.compiler.aligned import aligned
 from minipaged.cpu.compiler.compiled import compiled
-from minipaged.cpu.compiler.instructions import address_of, take_part
-from minipaged.cpu.products.panel import PANEL
+from minipaged.cpu.compiler.instructions import address_of, aligned, take_part
 from minipaged.cpu.products.panels import DEPTH, multiply_pair, multiply_panel, pairs_pay, rows_at_once
+from minipaged.cpu.products.tile import PANEL
 from minipaged.cpu.products.tile_rows import gate_rows, write_rows
 
 
@@ -27,7 +26,7 @@ def share_product(counter, num_threads, x, panels, bias, residual, result):
         result: `[T, P * PANEL]`, written.
     """
     num_rows, num_columns = x.shape
-    at_once, tile, room = _rooms_for(num_rows, num_columns)
+    at_once, tile, workspace = _workspaces_for(num_rows, num_columns)
     num_pairs = _pairs_of(num_rows, panels, num_threads)
     num_parts = len(panels) - num_pairs
     while True:
@@ -39,7 +38,7 @@ def share_product(counter, num_threads, x, panels, bias, residual, result):
         for top in range(0, num_rows, at_once):
             rows = x[top : top + at_once]
             if first < second:
-                multiply_pair(rows, panels, (first, second), following, room, tile)
+                multiply_pair(rows, panels, (first, second), following, workspace, tile)
             else:
                 multiply_panel(rows, panels, first, following[0], tile, 0)
             for panel in range(first, second + 1):
@@ -66,7 +65,7 @@ def share_gated_product(counter, num_threads, x, panels, like, result):
     """
     num_rows, num_columns = x.shape
     num_parts = len(panels) // 2
-    at_once, tile, room = _rooms_for(num_rows, num_columns)
+    at_once, tile, workspace = _workspaces_for(num_rows, num_columns)
     while True:
         part = take_part(counter)
         if part >= num_parts:
@@ -76,7 +75,7 @@ def share_gated_product(counter, num_threads, x, panels, like, result):
         for top in range(0, num_rows, at_once):
             rows = x[top : top + at_once]
             if pairs_pay(num_rows, panels):
-                multiply_pair(rows, panels, pair, following, room, tile)
+                multiply_pair(rows, panels, pair, following, workspace, tile)
             else:
                 multiply_panel(rows, panels, pair[0], pair[1], tile, 0)
                 multiply_panel(rows, panels, pair[1], following[0], tile, PANEL)
@@ -84,9 +83,9 @@ def share_gated_product(counter, num_threads, x, panels, like, result):
 
 
 @compiled()
-def _rooms_for(num_rows, num_columns):
+def _workspaces_for(num_rows, num_columns):
     """How many rows of x go over the panels together; what they make of a pair of panels, float32 `[rows,
-    2 * PANEL]`; and the room that `multiply_pair` takes."""
+    2 * PANEL]`; and the workspace of `multiply_pair`."""
     at_once = max(1, min(rows_at_once(num_columns), num_rows))
     tile = aligned(at_once * 2 * PANEL).reshape(at_once, 2 * PANEL)
     return at_once, tile, aligned(DEPTH * PANEL).reshape(2, DEPTH // 2, PANEL)

@@ -1,4 +1,4 @@
-"""One matrix product with packed weights, as work for several threads.
+"""One matrix product with weights in panels, as work for several threads.
 
 Importing this module imports numba.
 """
@@ -11,12 +11,12 @@ import numpy as np
 
 from minipaged.cpu.compiler.compiled import compiled, shared_work
 from minipaged.cpu.compiler.instructions import as_array, pointer_like, pointer_to
-from minipaged.cpu.products.panel import PANEL
-from minipaged.cpu.products.shared_loops import share_product
+from minipaged.cpu.products.shared_products import share_product
+from minipaged.cpu.products.tile import PANEL
 
 
 class ProductArguments(ctypes.Structure):
-    """x `[T, in]` times packed weights `[num_panels, in, PANEL]` to result `[T, num_panels * PANEL]`."""
+    """x `[T, in]` times weights in panels `[num_panels, in, PANEL]` to result `[T, num_panels * PANEL]`."""
 
     _fields_ = (
         ("next_part", ctypes.c_int64),
