@@ -34,7 +34,7 @@ def test_throughput_with_a_peer_and_an_absent_one(
     assert run("throughput", *arguments, "--threads", "1", "--out", str(out)) == 0
     captured = capsys.readouterr()
     assert "256.0" in captured.out  # 128 tokens in half a second
-    assert "W3: 32 requests behind one prefix" in captured.out
+    assert "W3: 32 requests with one shared prefix" in captured.out
     assert "vllm: absent" in captured.out
     assert "W1, run 1, minipaged" in captured.err
     document = json.loads(out.read_text())
