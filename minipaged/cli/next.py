@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the first exercise that does not pass yet, from where the reader is on."""
+    """Show the next exercise that does not pass yet."""
     from minipaged.course import folders, registry, stubs
     from minipaged.course.implementation import implementation
     from minipaged.course.progress import next_exercise, progress
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     console.print(f"stuck?   minipaged hint {exercise.number}")
     text = folders.exercise_file(chapter).read_text(encoding="utf-8")
     console.print()
-    # A method is shown in its class, whose docstring says what it is.
+    # A method is shown with its whole class, since the class docstring explains it.
     whole = dict.fromkeys(name.partition(".")[0] for name in names)
     print_source(console, "\n\n\n".join(stubs.text_of(text, each) for each in whole))
     return 0

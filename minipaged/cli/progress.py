@@ -6,8 +6,8 @@ import argparse
 
 from minipaged.cli.streams import remark, stdout_console
 
-CHECKING = "Checking what has changed. The first time, half a minute or so: the engine's loops are compiled …"
-"""Nothing is printed for as long as that takes."""
+CHECKING = "Checking what has changed. The first check compiles the engine's loops: about half a minute …"
+"""Shown before the check, since the check prints nothing while it runs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check what has changed, and draw everything."""
+    """Check changed exercises, and draw the whole course."""
     from minipaged.course.progress import next_exercise, progress
     from minipaged.course.progress_view import ProgressView
 

@@ -167,9 +167,9 @@ def test_in_a_terminal_each_stage_has_its_bar(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--stages", "9"], "'9' are no stages: there are 1 to 8"),
-        (["--stages", "0-3"], "there are 1 to 8"),
-        (["--stages", "5-2"], "there are 1 to 8"),
+        (["--stages", "9"], "'9' is not in range: the stages are 1 to 8"),
+        (["--stages", "0-3"], "the stages are 1 to 8"),
+        (["--stages", "5-2"], "the stages are 1 to 8"),
         (["--stages", "all"], "not a list of stages such as 1-8"),
         (["--stages", ""], "not a list of stages"),
         (["--requests", "0"], "not an integer of at least 1"),
