@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
-    """Load the model and tokenise the prompts. Choose the sizes that were not given to fit the prompts."""
+    """Load the model and tokenise the prompts. Choose the missing sizes to fit the prompts."""
     from minipaged.cli.demo_pool import choose_block_size, choose_num_blocks
     from minipaged.cli.demo_workload import make_workload
     from minipaged.config import EngineConfig

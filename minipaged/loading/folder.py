@@ -71,7 +71,7 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
 def _plain_tokenizer(folder: Path) -> Tokenizer | None:
     """The tokenizer, if tokenizer.json describes it completely; otherwise `None`.
 
-    Then transformers need not be imported. tokenizer.json is complete if transformers 5 wrote it with its
+    In that case transformers is not imported. tokenizer.json is complete if transformers 5 wrote it with its
     general class (recognised by the field `backend`), and if no other file or field changes its meaning.
     """
     plain = all((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))

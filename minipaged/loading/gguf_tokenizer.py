@@ -105,7 +105,7 @@ def _pre_tokenizer(file: GgufFile, pre: object) -> PreTokenizer:
 
 
 def _sentencepiece(file: GgufFile) -> PreTrainedTokenizerFast:
-    """Llama 2's kind: transformers derives the merges from the scores."""
+    """A SentencePiece tokenizer, as in Llama 2. transformers derives the merges from the scores."""
     from transformers import AutoTokenizer
 
     try:

@@ -14,7 +14,7 @@ _SAFE_FORMATS = frozenset("\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")
 
 
 def printable(text: str, keep: str = "") -> str:
-    """`text` with each character that could disturb a terminal replaced by U+FFFD.
+    """`text`, where U+FFFD replaces each character that could disturb a terminal.
 
     Each character is checked on its own, so a text may also be given in pieces.
 
