@@ -1,4 +1,4 @@
-"""A tokenizer of bytes alone: the smallest that spells any text."""
+"""A tokenizer whose tokens are bytes: the smallest tokenizer that can encode any text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _END = "<|endoftext|>"
 
 
 def byte_tokenizer() -> Tokenizer:
-    """Without merges: token i < 256 is the byte i, and token 256 ends a text."""
-    # ByteLevel spells each byte as one printable character: most as themselves, and the others, in
-    # order, as those from U+0100 on.
+    """A tokenizer without merges: token i < 256 is the byte i, and token 256 ends a text."""
+    # ByteLevel writes each byte as one printable character. Most bytes are written as themselves, and the
+    # other bytes, in order, as the characters from U+0100 on.
     alphabet = sorted(ByteLevel.alphabet())
     themselves = [byte for byte in range(256) if chr(byte) in alphabet]
     others = [byte for byte in range(256) if chr(byte) not in alphabet]

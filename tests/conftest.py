@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Before torch starts its threads: on models this small one is faster, and test processes that run
-# side by side (`pytest -n`) would otherwise wait for each other's.
+# This runs before torch starts its threads. With models this small, one thread is faster. With several test
+# processes (`pytest -n`), more threads would also wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
@@ -29,7 +29,7 @@ __all__ = ["compilable", "compilable_folder", "nano_gqa", "nano_model", "random_
 def smollm2_path() -> Path:
     """SmolLM2-135M-Instruct on this machine, fetched once: a folder, or a GGUF file.
 
-    Without it the test is skipped; in CI, where it must be there, it fails.
+    If it cannot be fetched, the test is skipped. In CI the test fails instead.
     """
     from minipaged.loading.locations import SMOLLM2, locate_or_fetch
 

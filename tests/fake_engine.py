@@ -1,7 +1,7 @@
-"""An engine without a model: real scheduler, real block manager, simulated tensor, made-up tokens.
+"""An engine without a model: real scheduler, real block manager, simulated tensor, invented tokens.
 
-The next token is a function of the tokens so far and the sample's number, as it is with a seeded
-sampler; so whatever the scheduler does, every request must end with the same tokens.
+As with a seeded sampler, the next token is a function of the tokens so far and the sample's number. So every
+request must end with the same tokens, regardless of the scheduler's decisions.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ NextToken = Callable[[tuple[int, ...], int], int]
 
 
 def coin(token_ids: tuple[int, ...], sample: int) -> int:
-    """0 or 1, so that the samples of a request go together for a while before they part."""
+    """0 or 1, so that the samples of a request are equal for a while before they diverge."""
     return hash((token_ids, sample)) % 2
 
 
 class FakeEngine:
-    """Steps as `LLMEngine` does, and checks the plan and the cache's contents in each step.
+    """Runs steps like `LLMEngine`, and checks the plan and the cache's contents in each step.
 
     Args:
-        num_usable: blocks in the pool, the null block left out.
+        num_usable: blocks in the pool, without the null block.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class FakeEngine:
         salt: str | None = None,
         prompt_logprobs: int | None = None,
     ) -> Request:
-        """Queue a request. A number stands for that many tokens, which no other request has."""
+        """Queue a request. A number as `prompt` means that many tokens that no other request has."""
         arrival = self._num_arrivals
         self._num_arrivals += 1
         if isinstance(prompt, int):
@@ -106,7 +106,7 @@ class FakeEngine:
         return output
 
     def compute(self, output: SchedulerOutput) -> None:
-        """What the runner and the engine do with a plan."""
+        """Execute a plan, as the runner and the engine do."""
         spans = [
             (i.seq.num_computed_tokens, i.seq.num_computed_tokens + i.num_tokens) for i in output.scheduled
         ]
@@ -133,7 +133,7 @@ class FakeEngine:
         return output
 
     def fail(self) -> SchedulerOutput:
-        """A step whose forward pass raises: nothing was copied or written."""
+        """A step whose forward pass raises, so nothing is copied or written."""
         output = self.schedule()
         self.scheduler.rollback([r for r in self.requests if not r.is_finished])
         self.check()
@@ -144,7 +144,7 @@ class FakeEngine:
         self.check()
 
     def run(self, max_steps: int = 1000) -> int:
-        """Step until nothing is unfinished; returns the number of steps."""
+        """Step until every request is finished. Returns the number of steps."""
         for num_steps in range(max_steps):
             if not self.requests:
                 return num_steps
@@ -152,7 +152,7 @@ class FakeEngine:
         raise AssertionError(f"unfinished after {max_steps} steps: {self.requests}")
 
     def expected(self, request: Request) -> list[list[int]]:
-        """The tokens of each sample, prompt included, when nothing ever goes wrong."""
+        """The correct tokens of each sample, including the prompt."""
         lines = []
         for sample in range(request.params.n):
             line = list(request.prompt_token_ids)
@@ -169,7 +169,11 @@ class FakeEngine:
         assert pool.num_free + len(held) + 1 == pool.num_blocks
 
     def _check_writes(self, item: ScheduledSequence) -> None:
-        """Nobody else may hold a block that is written, except who counts on what this step promises."""
+        """Check that no other sequence holds a block that this step writes.
+
+        The exception is a block that this step fills and that is already in the prefix cache. Other sequences
+        of the step may share it.
+        """
         seq, size, pool = item.seq, self.manager.block_size, self.manager.pool
         start, end = seq.num_computed_tokens, seq.num_computed_tokens + item.num_tokens
         assert len(seq.block_table) == -(-end // size)

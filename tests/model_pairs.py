@@ -1,4 +1,4 @@
-"""Models that all engine tests share: small random ones, the tiny one, and SmolLM2."""
+"""Models that all engine tests share: small random models, `tiny`, and SmolLM2."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.oracle import Family, Oracle, Shape, make_model
 
 @dataclass(frozen=True)
 class Pair:
-    """A model as the engine loads it, and the oracle for it."""
+    """A model that our loader loaded, and the oracle for it."""
 
     model: LoadedModel
     oracle: Oracle
 
 
-# Every family; GQA, MHA and MQA; head dimensions 32, 64, 80, 128; tied and untied.
+# All families; GQA, MHA and MQA; head dimensions 32, 64, 80 and 128; tied and untied embeddings.
 RANDOM_MODELS: dict[str, tuple[Family, Shape]] = {
     "llama-gqa": ("llama", {"num_heads": 6, "num_kv_heads": 2, "head_dim": 32, "tied": True}),
     "llama-mha": ("llama", {"num_heads": 3, "num_kv_heads": 3, "head_dim": 64, "tied": False}),
@@ -52,7 +52,7 @@ def random_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
 
 @pytest.fixture(scope="session")
 def nano_model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    """The smallest model there is, for tests of bookkeeping over very many steps."""
+    """A very small model, for tests of bookkeeping with many steps."""
     folder = make_model(
         tmp_path_factory.mktemp("models") / "nano",
         num_layers=1,
@@ -78,8 +78,10 @@ def compilable(compilable_folder: Path) -> Pair:
 
 @pytest.fixture(scope="session")
 def nano_gqa(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """For the Triton kernels, on the device that they run on: small, because the interpreter takes a
-    hundredth of a second for each tile."""
+    """A model for the Triton kernels, on their device.
+
+    It is small, because the interpreter takes a hundredth of a second for each tile.
+    """
     folder = make_model(
         tmp_path_factory.mktemp("models") / "nano-gqa",
         num_layers=1,
@@ -96,13 +98,13 @@ def nano_gqa(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 @pytest.fixture(scope="session")
 def tiny() -> Pair:
-    """The embedded model; its oracle computes with the weights that the loader read."""
+    """The embedded model. Its oracle computes with the weights that our loader read."""
     model = load("tiny")
     return Pair(model, Oracle.from_loaded(model))
 
 
 @pytest.fixture(scope="session")
 def smollm2(smollm2_path: Path) -> Pair:
-    """SmolLM2-135M-Instruct, likewise."""
+    """SmolLM2-135M-Instruct. Its oracle computes with the weights that our loader read."""
     model = load(str(smollm2_path))
     return Pair(model, Oracle.from_loaded(model))

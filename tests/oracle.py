@@ -36,7 +36,7 @@ FAMILIES: tuple[Family, ...] = ("llama", "mistral", "qwen2", "qwen3")
 
 
 class Shape(TypedDict, total=False):
-    """What a random model can be asked to be; anything left out is small."""
+    """The options for a random model's shape. Options that are left out get small values."""
 
     vocab_size: int
     hidden_size: int
@@ -57,7 +57,7 @@ class Oracle:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model.eval()
-        # Where to stop is said with each question; nothing is taken from the model's own settings.
+        # Each question says where to stop. The model's own generation settings are ignored.
         self.model.generation_config = GenerationConfig()
 
     @classmethod
@@ -71,9 +71,9 @@ class Oracle:
 
     @classmethod
     def from_loaded(cls, loaded: LoadedModel) -> Oracle:
-        """transformers' arithmetic on weights that our loader read: for `tiny` and GGUF files.
+        """transformers' arithmetic with weights that our loader read, for `tiny` and for GGUF files.
 
-        That the loader reads them rightly is tested on its own.
+        Other tests check that the loader reads the weights correctly.
         """
         hf = AutoModelForCausalLM.from_config(hf_config(loaded.config), attn_implementation="eager")
         missing, unexpected = hf.load_state_dict(
@@ -141,12 +141,12 @@ def make_config(family: Family = "llama", **shape: Unpack[Shape]) -> PreTrainedC
 
 
 def config_of(config: PreTrainedConfig) -> ModelConfig:
-    """What we read from a configuration that transformers has in memory."""
+    """Our ModelConfig, read from a transformers configuration."""
     return read_hf_config(config.to_dict())
 
 
 def make_hf_model(config: PreTrainedConfig, seed: int = 0) -> PreTrainedModel:
-    """A model with random weights, large enough that the most likely token stands out."""
+    """A model with random weights. They are so large that the most likely token is clear."""
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
@@ -167,11 +167,11 @@ def make_model(
     max_shard_size: str = "1GB",
     **shape: Unpack[Shape],
 ) -> Path:
-    """Writes a random model to a folder: config.json and safetensors, no tokenizer.
+    """Write a random model to a folder: config.json and safetensors, no tokenizer.
 
     Args:
-        folder: is created.
-        max_shard_size: a small one, such as "20KB", gives several shards with an index.
+        folder: the folder, which is created.
+        max_shard_size: a small size, such as "20KB", gives several shards with an index.
         shape: as in `Shape`.
     """
     model = make_hf_model(make_config(family, **shape), seed)
@@ -180,7 +180,7 @@ def make_model(
 
 
 def add_byte_tokenizer(folder: Path, chat_template: str | None = None) -> Path:
-    """Adds a tokenizer for a vocabulary of 257: a token for each byte, and `<|endoftext|>`."""
+    """Add a tokenizer with 257 tokens: one for each byte, and `<|endoftext|>`."""
     alphabet = sorted(ByteLevel.alphabet())
     backend = Tokenizer(BPE(vocab={character: i for i, character in enumerate(alphabet)}, merges=[]))
     backend.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)
@@ -225,7 +225,7 @@ def hf_config(config: ModelConfig) -> PreTrainedConfig:
 
 
 def edit_json(path: Path, **changes: object) -> None:
-    """Sets keys of a JSON file; `None` removes one."""
+    """Set keys of a JSON file. `None` removes a key."""
     content = json.loads(path.read_text())
     for key, value in changes.items():
         content.pop(key, None) if value is None else content.__setitem__(key, value)

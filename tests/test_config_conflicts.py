@@ -1,4 +1,4 @@
-"""Settings that contradict each other are refused, with what to do."""
+"""Settings that contradict each other are refused, and the message says what to do."""
 
 from __future__ import annotations
 

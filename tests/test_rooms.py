@@ -1,4 +1,4 @@
-"""The house is in order: no import circles, a root without machinery, a test for each module."""
+"""The package is in order: no import cycles, no machinery in the root, and a test for each module."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AT_THE_ROOT = {
     "stages",
     "transfer",
 }
-"""What a user imports or configures, and what all rooms share."""
+"""Modules that users import or configure, and modules that all rooms share."""
 
 
 def modules() -> dict[str, Path]:
@@ -41,7 +41,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(path: Path, known: dict[str, Path]) -> set[str]:
-    """The package's modules that a file imports, anywhere in it: for types alone, or in a function, too."""
+    """The package's modules that a file imports. Imports for types and inside functions count too."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -55,14 +55,14 @@ def imports(path: Path, known: dict[str, Path]) -> set[str]:
 
 def test_no_module_imports_itself_by_a_detour() -> None:
     known = modules()
-    # `minipaged/__init__.py` names everything that users import; it is looked up when first used.
+    # `minipaged/__init__.py` names everything that users import, but imports it only at its first use.
     graph = {
         name: imports(path, known) - {"minipaged"} for name, path in known.items() if name != "minipaged"
     }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        pytest.fail(f"an import circle: {' -> '.join(error.args[1])}")
+        pytest.fail(f"an import cycle: {' -> '.join(error.args[1])}")
 
 
 def test_the_root_holds_no_machinery() -> None:
@@ -99,7 +99,7 @@ def test_no_two_test_files_have_the_same_name() -> None:
 
 
 def test_each_module_has_a_test_file_of_its_name_or_a_sentence() -> None:
-    """In the folder that mirrors the module's, or `tests/README.md` names it."""
+    """A test file is in the folder that mirrors the module's, or `tests/README.md` names the module."""
     told = set(re.findall(r"`([\w/]+\.py)`", (TESTS / "README.md").read_text()))
     missing = []
     for path in modules().values():

@@ -1,4 +1,4 @@
-"""Arrays that travel together arrive as they were."""
+"""Arrays that are copied together arrive unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another number of PyTorch's threads, for a while."""
+"""Sets the number of PyTorch's threads for a block of code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """PyTorch has `count` threads inside."""
+    """Within the `with` block, PyTorch uses `count` threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,4 +1,4 @@
-"""AttentionCase: the input of one attention step, made up, of any size."""
+"""AttentionCase: an invented input of one attention step, of any size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Span:
-    """One sequence: the last `num_queries` of `seq_len` tokens are computed."""
+    """One sequence of `seq_len` tokens, of which the step computes the last `num_queries`."""
 
     num_queries: int
     seq_len: int
@@ -34,7 +34,7 @@ class Span:
 
 @dataclass(frozen=True)
 class AttentionCase:
-    """What an attention backend is called with (see `AttentionFn`)."""
+    """The arguments of one call of an attention backend (see `AttentionFn`)."""
 
     query: Tensor  # [T, num_heads, head_dim]
     kv_layer: Tensor  # [2, num_blocks, block_size, num_kv_heads, head_dim]
@@ -49,7 +49,7 @@ class AttentionCase:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions of the two products, for pairs that causality leaves."""
+        """Multiplications and additions of the two products, for pairs of a query and a visible key."""
         starts = self.metadata.query_start_list
         pairs = 0
         for s, seq_len in enumerate(self.metadata.seq_lens_list):
@@ -58,12 +58,12 @@ class AttentionCase:
         return 4 * pairs * self.query[0].numel()
 
     def in_float32(self) -> AttentionCase:
-        """The same numbers, so that a result in a shorter dtype can be held against the exact one."""
+        """The same case in float32. Its result is the exact one, for comparison with shorter dtypes."""
         return replace(self, query=self.query.float(), kv_layer=self.kv_layer.float())
 
 
 def num_blocks_of(spans: Sequence[Span], block_size: int) -> int:
-    """Blocks that the sequences take, and the null block."""
+    """The number of blocks that the sequences take, including the null block."""
     return 1 + sum(-(-span.seq_len // block_size) for span in spans)
 
 
@@ -81,14 +81,15 @@ def make_case(
     shuffled: bool = True,
     poisoned: bool = False,
 ) -> AttentionCase:
-    """A step over a cache that lies in memory which is filled already.
+    """A step over a cache in memory that is already filled.
 
     Args:
-        spans: the sequences, those with one query first.
+        spans: the sequences; those with one query come first.
         shape: the heads.
         block_size: tokens in a block.
-        memory: random numbers, at least `cache_numbers(...)`; its dtype and device are the case's.
-        shuffled: whether the blocks lie anywhere, or each sequence's one after the other.
+        memory: at least `cache_numbers(...)` random numbers. The case has their dtype and device.
+        shuffled: give the sequences' blocks a random order; otherwise the blocks of a sequence follow each
+            other.
         poisoned: write NaN to the slots behind each sequence's end.
     """
     num_blocks = num_blocks_of(spans, block_size)

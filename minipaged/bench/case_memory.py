@@ -13,11 +13,11 @@ MOST_OF_FREE_MEMORY = 0.9
 
 
 class CaseMemory:
-    """Makes cases; random numbers are drawn only where a case is larger than all before.
+    """Makes cases. It draws random numbers only for a case that is larger than all earlier ones.
 
     Args:
-        device: where the cases lie.
-        dtype: of queries and cache.
+        device: the cases' device.
+        dtype: dtype of queries and cache.
     """
 
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
@@ -28,15 +28,15 @@ class CaseMemory:
     def case(
         self, spans: Sequence[Span], shape: Shape, block_size: int, *, shuffled: bool = True
     ) -> AttentionCase:
-        """One case; the next one uses the same memory."""
+        """One case. The next case uses the same memory."""
         needed = cache_numbers(spans, shape, block_size)
         if self._memory is None or self._memory.numel() < needed:
-            self._memory = None  # let it go before more is taken
+            self._memory = None  # free the old memory before the new is allocated
             self._memory = torch.empty(needed, dtype=self.dtype, device=self.device).normal_()
         return make_case(spans, shape, block_size, self._memory, shuffled=shuffled)
 
     def fits(self, spans: Sequence[Span], shape: Shape, block_size: int) -> bool:
-        """Whether there is room for such a case."""
+        """Whether the device has enough memory for such a case."""
         needed = cache_numbers(spans, shape, block_size)
         if self.device.type != "cuda" or (self._memory is not None and needed <= self._memory.numel()):
             return True

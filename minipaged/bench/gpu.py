@@ -1,7 +1,7 @@
-"""The GPU check: are the kernels right, and how near are they to what the memory and the chip can do.
+"""The GPU check: whether the kernels are right, and how near they come to the limits of memory and chip.
 
-One run needs no network and less than 8 minutes, writes all figures to a JSON file after each group
-of parts, and prints a short table last. `rehearse=True` runs the same code on a CPU at toy sizes.
+One run needs no network and less than 8 minutes. It writes all figures to a JSON file after each group
+of parts, and prints a short table at the end. `rehearse=True` runs the same code on a CPU at toy sizes.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def run_gpu_check(out: Path, *, rehearse: bool, groups: Sequence[Group] = GROUPS
     """Run all parts, and write the record.
 
     Raises:
-        ConfigError: there is no GPU and this is no rehearsal, or no Triton.
+        ConfigError: there is no GPU for a run that is not a rehearsal, or Triton is missing.
         OSError: the file cannot be written.
     """
     if not rehearse and not torch.cuda.is_available():
-        raise ConfigError("no GPU here: --rehearse runs the same at toy sizes on the CPU")
+        raise ConfigError("no GPU here: --rehearse runs the same parts at toy sizes on the CPU")
     device = torch.device("cpu" if rehearse else "cuda")
     prepare_triton(device)
     machine = describe_machine(device)
     records: list[PartRecord] = []
-    _write(out, machine, rehearse, records)  # a path that cannot be written is found now, not at the end
+    _write(out, machine, rehearse, records)  # fails now, not at the end, if the path cannot be written
     for group in groups:
         records += run_group(group, rehearse=rehearse)
         _write(out, machine, rehearse, records)
@@ -43,7 +43,7 @@ def run_gpu_check(out: Path, *, rehearse: bool, groups: Sequence[Group] = GROUPS
 
 
 def describe_machine(device: torch.device) -> dict[str, str]:
-    """The device, and the versions that matter."""
+    """The device, and the versions of the software that computes."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     return {
         "device": name,
@@ -56,7 +56,7 @@ def describe_machine(device: torch.device) -> dict[str, str]:
 
 
 def format_table(records: Sequence[PartRecord]) -> str:
-    """A line for each part."""
+    """A table with a line for each part."""
     lines = [f"{'part':16} {'seconds':>8}  result"]
     for record in records:
         mark = "✗ " if record.failed else ""

@@ -1,4 +1,4 @@
-"""How much of the memory's bandwidth a decode uses, and what paging costs it."""
+"""The share of the memory's bandwidth that a decode uses, and how much slower paging makes it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ BLOCK_SIZE = 16
 
 
 class Bandwidth:
-    """The parts, over one attention backend and one device.
+    """The parts about bandwidth, for one attention backend on one device.
 
     Args:
         attention: the backend.
-        device: where it runs.
-        sizes: how large the cases are.
+        device: the backend's device.
+        sizes: sizes of the cases.
     """
 
     def __init__(self, attention: AttentionFn, device: torch.device, sizes: KernelSizes) -> None:
@@ -31,13 +31,16 @@ class Bandwidth:
         self._of_copy: float | None = None  # bytes per second
 
     def copy(self) -> PartResult:
-        """What the memory gives: a large copy, its bytes counted twice, read and written."""
+        """The memory's bandwidth, by a large copy. Its bytes count twice: once read, once written."""
         rate = self._copy_rate()
         row: Row = {"bytes copied": self._sizes.copied_bytes, "GB/s": rate / 1e9}
         return PartResult(f"{rate / 1e9:,.0f} GB/s", [row])
 
     def decode(self) -> PartResult:
-        """Keys and values read per second, as a share of the copy's, for each shape, batch and context."""
+        """Bytes of keys and values read per second, as a share of the copy's rate.
+
+        There is a row for each shape, batch and context.
+        """
         rows: list[Row] = []
         left_out: list[Row] = []
         for shape in self._sizes.shapes:
@@ -61,7 +64,7 @@ class Bandwidth:
         return PartResult(headline, rows + left_out)
 
     def paging(self) -> PartResult:
-        """The same kernel over blocks in order and over shuffled ones: what paging costs."""
+        """The cost of paging: the same kernel over shuffled blocks and over blocks in order."""
         shape, batch = self._sizes.shapes[0], self._sizes.paged_batch
         rows: list[Row] = []
         for context in self._sizes.contexts:
@@ -77,7 +80,7 @@ class Bandwidth:
         return PartResult(f"at most {dearest:.1%} slower when shuffled", rows)
 
     def block_sizes(self) -> PartResult:
-        """Decode with blocks of several sizes."""
+        """The same decode with several block sizes."""
         shape, batch, context = self._sizes.shapes[0], self._sizes.paged_batch, self._sizes.paged_context
         rows = [self._decode_row(shape, batch, context, size) for size in self._sizes.block_sizes]
         shares = ", ".join(f"{row['block size']}: {float(row['share of copy']):.0%}" for row in rows)
@@ -95,7 +98,7 @@ class Bandwidth:
         return row | {"seconds": seconds, "GB/s": rate / 1e9, "share of copy": rate / self._copy_rate()}
 
     def _copy_rate(self) -> float:
-        """Bytes per second; measured once, by whichever part needs it first."""
+        """Bytes per second of a large copy. The first part that needs the rate measures it."""
         if self._of_copy is None:
             source = torch.zeros(self._sizes.copied_bytes, dtype=torch.uint8, device=self._device)
             target = torch.empty_like(source)

@@ -1,4 +1,4 @@
-"""One group of `minipaged bench gpu`, in a process of its own.
+"""Runs one group of `minipaged bench gpu` in its own process.
 
 python -m minipaged.bench.gpu_child GROUP RECORDS.json [--rehearse]
 """
@@ -23,17 +23,17 @@ from minipaged.bench.gpu_part import PartRecord, Parts, run_parts
 from minipaged.triton_kernels.setup import prepare_triton
 
 SHARE_TO_BEGIN = 0.9
-"""Of a group's time: no part begins after that."""
+"""Share of a group's time. No part begins later than that."""
 
 
 class GroupModule(Protocol):
-    """A module that `Group.module` names."""
+    """The interface of a module that `Group.module` names."""
 
     def make_parts(self, device: torch.device, *, rehearse: bool) -> Parts: ...
 
 
 def main() -> None:
-    """Run the parts, and write their records after each."""
+    """Run the parts. After each one, write the records so far."""
     start = time.monotonic()
     parser = argparse.ArgumentParser()
     parser.add_argument("group")
@@ -48,7 +48,7 @@ def main() -> None:
     def write(records: Sequence[PartRecord]) -> None:
         unfinished = args.out.with_suffix(".new")
         unfinished.write_text(json.dumps([asdict(record) for record in records]), encoding="utf-8")
-        os.replace(unfinished, args.out)  # never half a file
+        os.replace(unfinished, args.out)  # so `out` is always a complete file
 
     run_parts(
         module.make_parts(device, rehearse=args.rehearse),

@@ -1,4 +1,4 @@
-"""Whether every kernel gives what the readable version gives in float32, on this GPU."""
+"""Whether every kernel on this GPU gives the same result as the reference version in float32."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-2}
 
 
 class Correctness:
-    """The parts, over one attention backend and one device.
+    """The parts about correctness, for one attention backend on one device.
 
     Args:
         attention: the backend.
-        device: where it runs.
-        sizes: how large the cases are.
+        device: the backend's device.
+        sizes: sizes of the cases.
     """
 
     def __init__(self, attention: AttentionFn, device: torch.device, sizes: KernelSizes) -> None:
@@ -32,7 +32,7 @@ class Correctness:
         self._sizes = sizes
 
     def kernels(self) -> PartResult:
-        """Every kernel, over a cache with NaN in it."""
+        """Every kernel, over a cache whose unused slots hold NaN."""
         rows: list[Row] = []
         cases = [(dtype, Shape(4, 1, dim)) for dtype in TOLERANCE for dim in self._sizes.head_dims]
         cases.append((torch.bfloat16, Shape(7, 1, 128)))
@@ -51,7 +51,7 @@ class Correctness:
         return PartResult(f"{len(rows) - num_wrong} of {len(rows)} right", rows, failed=num_wrong > 0)
 
     def far_blocks(self) -> PartResult:
-        """The last blocks of a cache so large that their addresses do not fit into 32 bits."""
+        """The last blocks of a very large cache. Their addresses do not fit into 32 bits."""
         shape, spans, dtype = self._sizes.shapes[0], [Span(1, 100), Span(20, 40)], self._sizes.dtype
         block = 16 * shape.num_kv_heads * shape.head_dim
         num_blocks = self._sizes.far_numbers // block
@@ -73,7 +73,7 @@ class Correctness:
 
 
 def cache_kernels(device: torch.device) -> list[Row]:
-    """`write_kv` and `copy_blocks` move numbers: the result is equal, or wrong."""
+    """`write_kv` and `copy_blocks` only move numbers, so their results must be exactly equal."""
     from minipaged.triton_kernels import cache as triton_cache
 
     rows: list[Row] = []
@@ -105,7 +105,7 @@ def cache_kernels(device: torch.device) -> list[Row]:
 
 
 def _split_decodes(case: AttentionCase) -> Tensor:
-    """The decodes of a case by `paged_decode_split`, with parts of several sizes, some of them empty."""
+    """Compute a case's decodes with `paged_decode_split`. Some parts of the sequences are empty."""
     from minipaged.triton_kernels.decode_split import paged_decode_split
 
     query, metadata = case.query[: case.metadata.num_decodes], case.metadata
@@ -121,7 +121,7 @@ def _reference(case: AttentionCase) -> Tensor:
 
 
 def _row(kernel: str, what: str, error: float, tolerance: float) -> Row:
-    return {"kernel": kernel, "case": what, "error": error, "right": error <= tolerance}  # NaN is not
+    return {"kernel": kernel, "case": what, "error": error, "right": error <= tolerance}  # False for NaN
 
 
 def _equality(kernel: str, dtype: torch.dtype, ours: KVCache, theirs: KVCache) -> Row:

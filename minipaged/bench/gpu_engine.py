@@ -1,4 +1,4 @@
-"""The parts of `minipaged bench gpu` that are about the whole engine, with and without CUDA graphs."""
+"""The parts of `minipaged bench gpu` about the whole engine, with and without CUDA graphs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from minipaged.bench.gpu_steps import look_at_steps
 from minipaged.bench.gpu_workload import FULL, REHEARSAL, EngineSizes, first_requests, nano_vllm_workload
 
 MAX_SECONDS = 35.0
-"""For one run of the workload."""
+"""The limit for one run of the workload."""
 
 
 def make_parts(device: torch.device, *, rehearse: bool) -> Parts:
-    """What to run, by name; see `gpu_groups`."""
+    """The parts to run, by name; see `gpu_groups`."""
     sizes = REHEARSAL if rehearse else FULL
     limit = math.inf if rehearse else MAX_SECONDS
     return {
@@ -30,7 +30,7 @@ def make_parts(device: torch.device, *, rehearse: bool) -> Parts:
 
 
 def throughput(sizes: EngineSizes, device: torch.device, *, graphs: bool, max_seconds: float) -> PartResult:
-    """Output tokens per second on nano-vllm's workload. What is not served in time is left out."""
+    """Output tokens per second on nano-vllm's workload. Tokens past the time limit are left out."""
     workload = nano_vllm_workload(sizes)
     engine = make_engine(sizes, device, graphs=graphs)
     serve(engine, first_requests(workload, 2, sizes.longest, 2), max_seconds)  # compiles the kernels

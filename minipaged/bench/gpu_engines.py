@@ -1,4 +1,4 @@
-"""The engines that `minipaged bench gpu` looks at: one model of random weights, kernels of Triton."""
+"""The engines that `minipaged bench gpu` measures: a model with random weights, and Triton kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEMPERATURE = 0.6
 
 @contextmanager
 def model_folder(sizes: EngineSizes) -> Iterator[str]:
-    """A folder with the model's `config.json`, as long as the block runs."""
+    """A temporary folder with the model's `config.json`. It exists while the `with` block runs."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(sizes.model, encoding="utf-8")
         yield folder
@@ -39,9 +39,9 @@ def make_engine(
 
     Args:
         sizes: the model, and the workload.
-        on: where it runs; without CUDA, graphs are replayed by calling the function again.
+        on: the engine's device. Without CUDA, "replaying" a graph calls the function again.
         graphs: whether decode steps are captured.
-        options: other settings.
+        options: other settings. They override the defaults below.
     """
     defaults = EngineOptions(
         load_format="dummy",
@@ -51,7 +51,7 @@ def make_engine(
         max_model_len=sizes.longest_request,
         max_num_seqs=sizes.num_requests,
         max_num_batched_tokens=16_384,
-        enable_prefix_caching=False,  # no two prompts begin alike
+        enable_prefix_caching=False,  # no two prompts share a prefix
         num_blocks=sizes.num_blocks,
         parts=Parts(capture=rerun) if graphs and on.type != "cuda" else None,
     )
@@ -61,7 +61,7 @@ def make_engine(
 
 @dataclass(frozen=True)
 class Served:
-    """What came of a workload: output tokens, steps, and the seconds that they took."""
+    """The result of a workload: output tokens, steps, and the seconds that they took."""
 
     num_tokens: int
     num_steps: int
@@ -73,7 +73,7 @@ class Served:
 
 
 def serve(engine: LLMEngine, workload: Workload, max_seconds: float) -> Served:
-    """Serve a workload that arrives all at once; what has not been served in time is dropped."""
+    """Serve a workload whose requests all arrive at once. At the time limit, drop unfinished requests."""
     before = engine.stats()
     add_requests(engine, workload)
     start = time.perf_counter()
@@ -87,7 +87,10 @@ def serve(engine: LLMEngine, workload: Workload, max_seconds: float) -> Served:
 
 
 def add_requests(engine: LLMEngine, workload: Workload) -> None:
-    """Queue a workload, drawn as in nano-vllm's bench.py, each output as long as the workload says."""
+    """Queue a workload's requests, with the sampling parameters of nano-vllm's bench.py.
+
+    Each output gets exactly the length that the workload says.
+    """
     for number, request in enumerate(workload.requests):
         params = SamplingParams(
             temperature=TEMPERATURE, max_tokens=request.max_tokens, ignore_eos=True, seed=number

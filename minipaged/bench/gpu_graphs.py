@@ -1,4 +1,4 @@
-"""Whether an engine with CUDA graphs gives the tokens of one without."""
+"""Whether an engine gives the same tokens with CUDA graphs and without them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from minipaged.engine.outputs import CompletionOutput
 from minipaged.sampling.params import SamplingParams
 
 NUM_REQUESTS = 24
-"""The batch shrinks from there to 1, over the edges of several buckets."""
+"""The batch shrinks from this number to 1, past the edges of several buckets."""
 LONGEST_PROMPT = 64
 TIE = 1e-3
-"""A padded batch may be multiplied by another routine, which adds up in another order. Where the two
-likeliest tokens are nearer to each other than that, either is right."""
+"""A padded batch may be multiplied by another routine, which adds the terms in another order. If the two
+likeliest tokens are nearer to each other than this in log-probability, either token is right."""
 
 
 def compare_with_eager(sizes: EngineSizes, device: torch.device) -> PartResult:
-    """Greedy tokens in float32, with graphs and eager, for outputs of different lengths."""
+    """Compare greedy tokens in float32, with graphs and without, for outputs of different lengths."""
     eager, captured = (_outputs(sizes, device, graphs=graphs) for graphs in (False, True))
     rows: list[Row] = []
     for number, (expected, got) in enumerate(zip(eager, captured, strict=True)):
@@ -32,11 +32,15 @@ def compare_with_eager(sizes: EngineSizes, device: torch.device) -> PartResult:
 
 
 def first_difference(expected: CompletionOutput, got: CompletionOutput) -> str:
-    """`"equal"`; or what the first token that differs is: `"tie"` or `"different"`.
+    """Compare two outputs up to their first different token.
 
     Args:
-        expected: with the log-probabilities of its two likeliest tokens.
+        expected: an output with the log-probabilities of its two likeliest tokens.
         got: another output for the same prompt.
+
+    Returns:
+        `"equal"`; `"tie"` if both tokens were nearly equally likely at the first difference; otherwise
+        `"different"`.
     """
     tokens, others = expected.token_ids, got.token_ids
     if tokens == others:

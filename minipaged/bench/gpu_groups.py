@@ -1,8 +1,8 @@
-"""The parts of `minipaged bench gpu`, in groups that each run in a process of their own.
+"""The parts of `minipaged bench gpu`, in groups. Each group runs in its own process.
 
-A kernel that reads where it must not ends all work of its process on the GPU, and one that hangs
-never comes back. So a group is started, waited for no longer than its time, and what it had found
-until then is kept.
+After a kernel reads an invalid address, its process can no longer use the GPU. A kernel that hangs never
+returns. So each group gets its own process and a time limit. If the process fails or is ended, the
+results that it had already written are kept.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ LOG_LINES = 30
 
 @dataclass(frozen=True)
 class Group:
-    """Some parts.
+    """Parts that run in one process.
 
     Attributes:
-        name: what to call it.
-        module: has `make_parts(device, *, rehearse)`, which gives the parts in this order.
-        seconds: that it may take; all groups together stay below 8 minutes. A rehearsal takes what it
-            takes.
-        parts: their names.
+        name: the group's name.
+        module: a module with `make_parts(device, *, rehearse)`, which gives the parts in this order.
+        seconds: the group's time limit. All groups together stay below 8 minutes. A rehearsal has no limit.
+        parts: the names of the parts.
     """
 
     name: str
@@ -52,7 +51,7 @@ def run_group(group: Group, *, rehearse: bool) -> list[PartRecord]:
     """Run a group in a new process.
 
     Returns:
-        A record for each of its parts, also for those that were not run.
+        A record for each part of the group, including parts that were not run.
     """
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "records.json"
@@ -77,10 +76,10 @@ def run_group(group: Group, *, rehearse: bool) -> list[PartRecord]:
 
 
 def read_records(path: Path) -> list[PartRecord]:
-    """What a group's process has written; nothing if it did not come so far."""
+    """The records that a group's process has written. The list is empty if it wrote none."""
     if not path.is_file():
         return []
     try:
         return [PartRecord(**each) for each in json.loads(path.read_text(encoding="utf-8"))]
-    except json.JSONDecodeError:  # it was ended while it wrote
+    except json.JSONDecodeError:  # the process was ended while it wrote the file
         return []

@@ -1,4 +1,4 @@
-"""The parts of `minipaged bench gpu` that are about the attention kernels."""
+"""The parts of `minipaged bench gpu` about the attention kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minipaged.bench.gpu_sizes import FULL, REHEARSAL
 
 
 def make_parts(device: torch.device, *, rehearse: bool) -> Parts:
-    """What to run, by name; see `gpu_groups`."""
+    """The parts to run, by name; see `gpu_groups`."""
     sizes = REHEARSAL if rehearse else FULL
     attention = select_attention("triton", device)
     correctness = Correctness(attention, device, sizes)

@@ -19,13 +19,16 @@ BLOCK_SIZE = 16
 
 
 def make_parts(device: torch.device, *, rehearse: bool) -> Parts:
-    """What to run, by name; see `gpu_groups`."""
+    """The parts to run, by name; see `gpu_groups`."""
     return {"ladder": lambda: climb(REHEARSAL if rehearse else FULL, device)}
 
 
 def climb(sizes: EngineSizes, device: torch.device) -> PartResult:
-    """Output tokens per second at each stage, with memory for half of the requests at their greatest
-    length. Rounding differs from stage to stage in bfloat16, so that tokens may."""
+    """Output tokens per second at each stage.
+
+    The memory is enough for half of the requests at their greatest length. In bfloat16, rounding differs
+    from stage to stage, so tokens may differ too.
+    """
     longest = 2 * sizes.ladder_longest
     workload = first_requests(
         nano_vllm_workload(sizes), sizes.ladder_requests, sizes.ladder_longest, sizes.ladder_longest

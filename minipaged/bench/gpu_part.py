@@ -1,4 +1,4 @@
-"""A part of the GPU check: it is run, timed, and may fail without taking the others with it."""
+"""A part of the GPU check. It is run and timed. If it fails, the other parts still run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Row = dict[str, str | int | float | bool]
 
 @dataclass(frozen=True)
 class PartResult:
-    """What a part found.
+    """The result of a part.
 
     Attributes:
-        headline: the result in a few words, for the table that is printed last.
+        headline: the result in a few words, for the table that is printed at the end.
         rows: all figures.
-        failed: whether what was found is wrong.
+        failed: whether the part found something wrong.
     """
 
     headline: str
@@ -28,15 +28,15 @@ class PartResult:
 
 @dataclass(frozen=True)
 class PartRecord:
-    """A part that was run, or passed over.
+    """A part that was run, or skipped.
 
     Attributes:
-        name: the part's.
-        seconds: that it took.
-        headline: of its result, or why there is none.
-        failed: it raised, or found something wrong.
-        rows: its figures.
-        error: the traceback, if it raised.
+        name: the part's name.
+        seconds: the time that the part took.
+        headline: the headline of the result, or the reason why there is no result.
+        failed: whether the part raised an error or found something wrong.
+        rows: the part's figures.
+        error: the traceback, if the part raised an error.
     """
 
     name: str
@@ -48,7 +48,7 @@ class PartRecord:
 
 
 Parts = Mapping[str, Callable[[], PartResult]]
-"""What to run, by name."""
+"""The parts to run, by name."""
 
 
 def run_parts(
@@ -57,12 +57,12 @@ def run_parts(
     deadline: float,
     after_each: Callable[[Sequence[PartRecord]], None],
 ) -> list[PartRecord]:
-    """Run the parts one after the other. One that raises is recorded as failed, and the next one runs.
+    """Run the parts one after the other. A part that raises is recorded as failed, and the next part runs.
 
     Args:
-        parts: what to run, by name.
-        deadline: on the clock of `time.monotonic`; parts that have not begun by then are passed over.
-        after_each: gets all records so far, so that they are safe should the process die.
+        parts: the parts to run, by name.
+        deadline: a time on the clock of `time.monotonic`. Parts that have not begun by then are skipped.
+        after_each: called after each part with all records so far. It saves them in case the process dies.
     """
     records: list[PartRecord] = []
     for name, part in parts.items():
@@ -78,7 +78,7 @@ def run_parts(
 def _run(name: str, part: Callable[[], PartResult], start: float) -> PartRecord:
     try:
         result = part()
-    except Exception as error:  # whatever goes wrong in there, the other parts are wanted
+    except Exception as error:  # any error: the other parts must still run
         seconds = time.monotonic() - start
         reason = ": ".join(["failed", type(error).__name__, *str(error).splitlines()[:1]])
         return PartRecord(name, seconds, reason, True, [], traceback.format_exc())

@@ -1,4 +1,4 @@
-"""The part of `minipaged bench gpu` that serves the same workload with transformers' continuous batching."""
+"""The part of `minipaged bench gpu` that serves its workload with transformers' continuous batching."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ NO_END_TOKEN = -1
 
 
 def make_parts(device: torch.device, *, rehearse: bool) -> Parts:
-    """What to run, by name; see `gpu_groups`."""
+    """The parts to run, by name; see `gpu_groups`."""
     if rehearse:
         return {"transformers": lambda: throughput(REHEARSAL, device, math.inf)}
     return {"transformers": lambda: throughput(FULL, device, MAX_SECONDS)}
 
 
 def throughput(sizes: EngineSizes, device: torch.device, max_seconds: float) -> PartResult:
-    """Output tokens per second on nano-vllm's workload: the same shape, random weights, greedy, and
-    otherwise as it comes."""
+    """Output tokens per second on nano-vllm's workload.
+
+    The model has the same shape and random weights. Sampling is greedy. Other settings are the defaults.
+    """
     from transformers import AutoConfig, AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig
 
     with model_folder(sizes) as folder:
@@ -34,7 +36,7 @@ def throughput(sizes: EngineSizes, device: torch.device, max_seconds: float) -> 
     workload = nano_vllm_workload(sizes)
     generation = GenerationConfig(do_sample=False, eos_token_id=NO_END_TOKEN, pad_token_id=0)
     batching = ContinuousBatchingConfig()
-    if sizes.num_blocks is not None:  # or it takes most of the memory
+    if sizes.num_blocks is not None:  # the default takes most of the memory
         batching = ContinuousBatchingConfig(
             num_blocks=sizes.num_blocks, max_batch_tokens=sizes.longest_request
         )

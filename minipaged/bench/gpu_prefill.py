@@ -1,4 +1,4 @@
-"""How fast a prefill computes, next to PyTorch's own attention."""
+"""The speed of a prefill, compared with PyTorch's own attention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minipaged.bench.timing import seconds_per_call
 
 
 class Prefill:
-    """The part, over one attention backend and one device; arguments as for `Bandwidth`."""
+    """The part about prefill, for one attention backend on one device. Arguments as for `Bandwidth`."""
 
     def __init__(self, attention: AttentionFn, device: torch.device, sizes: KernelSizes) -> None:
         self._attention = attention
@@ -26,7 +26,7 @@ class Prefill:
         self._memory = CaseMemory(device, sizes.dtype)
 
     def measure(self) -> PartResult:
-        """TFLOP/s, next to PyTorch's own attention on keys and values that lie in order."""
+        """TFLOP/s of the paged prefill, and of PyTorch's attention on contiguous keys and values."""
         rows: list[Row] = []
         shape = self._sizes.shapes[0]
         for spans in self._sizes.prompts:

@@ -1,4 +1,4 @@
-"""How large the cases of `minipaged bench gpu` are: on a GPU, and for a rehearsal."""
+"""The sizes of the kernel cases of `minipaged bench gpu`: on a GPU, and for a rehearsal."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from minipaged.bench.attention_case import Shape, Span
 
 @dataclass(frozen=True)
 class KernelSizes:
-    """Of the attention kernels' cases.
+    """The sizes of the attention kernels' cases.
 
     Attributes:
-        copied_bytes: of the copy that says what the memory's bandwidth is.
-        far_numbers: in the keys of a cache whose last blocks are read; past 2³¹, if there is room.
+        copied_bytes: size of the copy that measures the memory's bandwidth.
+        far_numbers: numbers in the keys of the far-blocks case, whose last blocks are read. On a GPU there
+            are more than 2³¹.
         batches, contexts, shapes: a decode is measured for each combination.
-        paged_batch, paged_context: the case that is measured with several block sizes, and with blocks
-            in order. Paging is also measured at the other contexts.
-        prompts: a prefill is measured for each list of sequences.
-        head_dims: that must be right.
-        dtype: of queries and cache.
+        paged_batch, paged_context: the case for the comparison of block sizes. The cost of paging is
+            measured with the same batch at every context.
+        prompts: a prefill is measured for each of these lists of sequences.
+        block_sizes: block sizes of the comparison.
+        head_dims: head dimensions for which every kernel is checked.
+        dtype: dtype of queries and cache.
     """
 
     copied_bytes: int

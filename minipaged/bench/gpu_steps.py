@@ -1,4 +1,4 @@
-"""What a decode step of a full batch is made of: kernels, and the time when none runs."""
+"""A decode step of a full batch, divided into the time of kernels and the time without a running kernel."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from minipaged.sim.workload import Workload, WorkloadRequest
 
 
 def look_at_steps(sizes: EngineSizes, device: torch.device, *, graphs: bool) -> PartResult:
-    """Time for each step, the share of it outside kernels, and how often the host waits for the device.
+    """Time of a step, the share of it outside kernels, and how often the host waits for the device.
 
-    The steps are timed first, and profiled after that, since a profile takes time of its own.
+    The steps are timed first and profiled afterwards, since the profiler slows them down.
     """
     engine = make_engine(sizes, device, graphs=graphs)
     _fill_batch(engine, sizes)
@@ -36,8 +36,10 @@ def look_at_steps(sizes: EngineSizes, device: torch.device, *, graphs: bool) -> 
 
 
 def _fill_batch(engine: LLMEngine, sizes: EngineSizes) -> None:
-    """The workload's prompts, and outputs long enough for all that follows. Afterwards all steps are
-    decodes of all requests."""
+    """Add the workload's prompts, and run the engine until every prompt is computed.
+
+    Outputs are long enough for all measured steps, so each of these decodes all requests.
+    """
     num_tokens = 3 * sizes.num_steps + 4
     requests = [each.prompt_token_ids[: sizes.longest // 2] for each in nano_vllm_workload(sizes).requests]
     add_requests(
@@ -49,7 +51,7 @@ def _fill_batch(engine: LLMEngine, sizes: EngineSizes) -> None:
 
 
 def _seconds(engine: LLMEngine, num_steps: int) -> float:
-    """Of one step, on average. A step ends when its tokens are on the host, so nothing is left running."""
+    """The mean time of a step. A step ends when its tokens are on the host, so the device is idle then."""
     start = time.perf_counter()
     for _ in range(num_steps):
         engine.advance()
@@ -57,7 +59,7 @@ def _seconds(engine: LLMEngine, num_steps: int) -> float:
 
 
 def _kernel_seconds(engine: LLMEngine, device: torch.device, num_steps: int) -> float:
-    """Time in which the device works, for each step: kernels and copies, one after the other."""
+    """Seconds per step in which the device works: the sum over kernels and copies."""
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
@@ -69,7 +71,7 @@ def _kernel_seconds(engine: LLMEngine, device: torch.device, num_steps: int) -> 
 
 
 def _waits(engine: LLMEngine, device: torch.device, num_steps: int) -> float:
-    """Operations for each step that make the host wait, as PyTorch finds them; 0 without CUDA."""
+    """Operations per step that make the host wait, as counted by PyTorch; 0 without CUDA."""
     if device.type != "cuda":
         return 0.0
     torch.cuda.set_sync_debug_mode("warn")

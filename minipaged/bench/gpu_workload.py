@@ -14,15 +14,15 @@ class EngineSizes:
     """A model's shape, and the workloads that it serves.
 
     Attributes:
-        model: a `config.json`, by field; the weights are random.
-        num_requests: of nano-vllm's workload.
-        shortest, longest: of its prompts and outputs, in tokens.
-        last_token_id: prompts are of tokens from 0 to that.
-        num_blocks: in the pool; `None` for what fits.
-        num_steps: decode steps that are looked at one by one.
-        compared_outputs: tokens of each output that is compared with another engine's.
-        ladder_requests: the first ones of the workload, for the ladder.
-        ladder_longest: what their prompts and outputs are cut to.
+        model: the text of a `config.json`. The weights are random.
+        num_requests: requests of nano-vllm's workload.
+        shortest, longest: bounds for the length of its prompts, and of its outputs, in tokens.
+        last_token_id: prompts consist of token ids from 0 to this one.
+        num_blocks: blocks in the pool; `None` for as many as fit.
+        num_steps: decode steps that are timed and profiled.
+        compared_outputs: tokens of each output in the comparison of graphs with eager steps.
+        ladder_requests: the ladder serves this many requests from the beginning of the workload.
+        ladder_longest: the ladder cuts its prompts, and its outputs, to this many tokens.
     """
 
     model: str
@@ -38,7 +38,7 @@ class EngineSizes:
 
     @property
     def longest_request(self) -> int:
-        """Prompt and output."""
+        """Tokens of the longest request, prompt and output together."""
         return 2 * self.longest
 
 
@@ -94,7 +94,7 @@ REHEARSAL = EngineSizes(
 
 
 def nano_vllm_workload(sizes: EngineSizes) -> Workload:
-    """The requests of nano-vllm's bench.py (GeeeekExplorer/nano-vllm), drawn in its order from its seed."""
+    """The requests of nano-vllm's bench.py (GeeeekExplorer/nano-vllm), with its seed and order of draws."""
     rng = random.Random(0)
     prompts = [
         tuple(rng.randint(0, sizes.last_token_id) for _ in range(rng.randint(sizes.shortest, sizes.longest)))
@@ -106,7 +106,7 @@ def nano_vllm_workload(sizes: EngineSizes) -> Workload:
 
 
 def first_requests(workload: Workload, num_requests: int, longest_prompt: int, max_tokens: int) -> Workload:
-    """The first requests of a workload, cut to some length."""
+    """The first requests of a workload, cut to the given lengths."""
     requests = tuple(
         WorkloadRequest(each.prompt_token_ids[:longest_prompt], min(each.max_tokens, max_tokens))
         for each in workload.requests[:num_requests]

@@ -1,8 +1,8 @@
-"""Compiles the attention kernels for GPUs that need not be there, and reads what each takes of one.
+"""Compiles the attention kernels without a GPU, and reads the GPU resources that each needs.
 
-Triton's package brings the whole compiler, down to machine code; only running needs a GPU. What the
-machine code needs (registers, spilled registers, shared memory) is decided here, so a kernel that
-would not fit, or that would spill, is found on any machine.
+Triton's package contains the whole compiler, down to machine code. Only running a kernel needs a GPU.
+The compiler decides how many registers and how much shared memory the machine code needs, and whether
+registers are spilled. So any machine can find kernels that spill or that do not fit.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Variant:
     """One kernel, as it is launched for one dtype and one head dimension.
 
     Attributes:
-        arguments: in the kernel's order; a dtype stands for a tensor, a number for itself.
+        arguments: the arguments in the kernel's order. A dtype stands for a tensor, a number for itself.
         constants: the `tl.constexpr` arguments.
     """
 
@@ -70,7 +70,7 @@ def variants(
     head_dims: Sequence[int] = HEAD_DIMS,
     group: int = GROUP,
 ) -> Iterator[Variant]:
-    """The kernels as a model with 8 KV heads launches them, for blocks of 16 tokens."""
+    """The kernels in the form in which a model with 8 KV heads launches them, for blocks of 16 tokens."""
     for name in names:
         for dtype in dtypes:
             for head_dim in head_dims:
@@ -78,16 +78,16 @@ def variants(
 
 
 def compile_variant(variant: Variant, capability: int) -> Resources:
-    """Compile for a compute capability: 80 or 90.
+    """Compile a kernel for a compute capability: 80 or 90.
 
     Raises:
         ConfigError: this process interprets Triton's kernels.
-        Exception: whatever Triton's compiler, or ptxas, says about a kernel that it cannot compile.
+        Exception: Triton's compiler, or ptxas, cannot compile the kernel.
     """
     if not isinstance(variant.kernel, JITFunction):
         raise ConfigError(
             f"kernels that Triton interprets cannot be compiled: start Python without {INTERPRET} in its "
-            "environment, and without an engine that has set it"
+            "environment, and before any engine has set this variable"
         )
     signature: dict[str, str] = {}
     attributes: dict[tuple[int], list[list[str | int]]] = {}
@@ -119,7 +119,7 @@ def compile_variant(variant: Variant, capability: int) -> Resources:
 
 
 def _usage(cubin: bytes) -> tuple[int, int]:
-    """Registers and bytes of stack in machine code, as the toolkit's `cuobjdump` reads them."""
+    """Registers and bytes of stack of machine code, read by the CUDA toolkit's `cuobjdump`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
@@ -127,13 +127,13 @@ def _usage(cubin: bytes) -> tuple[int, int]:
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     match = re.search(r"REG:(\d+) STACK:(\d+)", text)
     if match is None:
-        raise RuntimeError(f"cuobjdump did not say what the kernel takes: {text}")
+        raise RuntimeError(f"cuobjdump did not say which resources the kernel needs: {text}")
     return int(match[1]), int(match[2])
 
 
 def _variant(name: KernelName, dtype: torch.dtype, head_dim: int, group: int) -> Variant:
     num_heads = NUM_KV_HEADS * group
-    row, kv_row = num_heads * head_dim, NUM_KV_HEADS * head_dim  # numbers in one token's queries, and keys
+    row, kv_row = num_heads * head_dim, NUM_KV_HEADS * head_dim  # numbers in one token's queries, in its keys
     rows = (row, head_dim)  # the strides of queries and outputs
     block = BLOCK_SIZE * kv_row
     cache = (2**20 * block, block, kv_row, head_dim)  # the strides of the cache, with 2 ** 20 blocks

@@ -1,4 +1,4 @@
-"""Resources: what a compiled kernel takes of a GPU, and whether a GPU has that much."""
+"""Resources: the GPU resources that a compiled kernel needs, and whether a GPU has enough of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ table "Technical Specifications per Compute Capability"): 80 is the A100, 90 the
 
 @dataclass(frozen=True)
 class Resources:
-    """What one program of a compiled kernel takes.
+    """The resources that one program of a compiled kernel needs.
 
     Attributes:
-        registers: for each thread; a thread can have 255.
-        spill_bytes: for each thread; its stack, where registers go that there is no room for. These
-            kernels have nothing else to put there.
-        shared_bytes: shared memory.
-        ttir: the kernel in Triton's intermediate representation, before it was optimised for a chip.
+        registers: registers of each thread; a thread has at most 255.
+        spill_bytes: bytes of each thread's stack. These kernels use the stack only for spilled registers.
+        shared_bytes: bytes of shared memory.
+        ttir: the kernel in Triton's intermediate representation, before the optimisation for a chip.
     """
 
     registers: int
@@ -27,7 +26,7 @@ class Resources:
     ttir: str
 
     def fault_on(self, capability: int) -> str | None:
-        """Why the kernel does not do on a chip; `None` if it does."""
+        """Why the kernel should not run on a chip; `None` if it may."""
         if self.spill_bytes:
             return "spills"
         limit = SHARED_MEMORY[capability]

@@ -1,4 +1,4 @@
-"""The ladder: one workload through the engine of every stage, with the same KV memory."""
+"""The ladder: the engine of every stage serves the same workload with the same KV memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minipaged.options import EngineOptions
 from minipaged.sim.workload import Workload
 
 BASE_STAGE = 2
-"""What the others are compared with: the contiguous cache."""
+"""The other stages are compared with this one, the contiguous cache."""
 
 STAGE_NAMES = {
     1: "no cache",
@@ -32,13 +32,13 @@ STAGE_NAMES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two stages that should give the same tokens do not.
+    """The first difference between the tokens of two stages, which should be equal.
 
     Attributes:
-        stage: the one that differs.
-        reference: the one that it differs from.
+        stage: the stage that differs.
+        reference: the stage with the expected tokens.
         request: number of the request, from 0.
-        position: of the first output token that differs, from 0.
+        position: position of the first different output token, from 0.
     """
 
     stage: int
@@ -55,14 +55,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class WorkloadResult:
-    """A workload, and what each stage did with it.
+    """A workload, and the result of each stage.
 
     Attributes:
         name: what the workload is like.
-        num_requests, num_prompt_tokens, num_output_tokens, num_prefix_tokens: of the workload.
-        num_slots: tokens that the KV memory holds.
-        stages: at least one, in their order.
-        difference: `None` if all stages gave the same tokens.
+        num_requests, num_prompt_tokens, num_output_tokens, num_prefix_tokens: counts of the workload.
+        num_slots: number of tokens that the KV memory can hold.
+        stages: the stages' results in order, at least one.
+        difference: the first difference in tokens; `None` if all stages gave the same tokens.
     """
 
     name: str
@@ -76,25 +76,26 @@ class WorkloadResult:
 
     @property
     def base(self) -> StageResult:
-        """What the others are compared with: stage 2, or if that was not run the first one."""
+        """The stage that the others are compared with: stage 2, or the first one if stage 2 was not run."""
         return next((each for each in self.stages if each.stage == BASE_STAGE), self.stages[0])
 
     def ratio(self, result: StageResult) -> float:
-        """Its output tokens per second, over those of the base."""
+        """The output tokens per second of `result`, divided by those of the base."""
         return result.tokens_per_second / self.base.tokens_per_second
 
 
 @dataclass(frozen=True)
 class LadderResult:
-    """All that was measured, and on what.
+    """All measurements, and the settings with which they were made.
 
     Attributes:
-        model, dtype, device: what was run.
+        model, dtype, device: the model that was run, its dtype, and its device.
         num_threads: threads of torch on the CPU.
-        seed: of the workloads.
+        seed: seed of the workloads.
         block_size: tokens per block.
-        max_model_len: longest prompt and output, to which the workloads are scaled.
-        workloads: what came out.
+        max_model_len: tokens of the longest request, prompt and output together. The workloads are scaled
+            to it.
+        workloads: the result of each workload.
     """
 
     model: str
@@ -107,7 +108,7 @@ class LadderResult:
     workloads: tuple[WorkloadResult, ...]
 
     def to_json(self) -> str:
-        """All fields by their names; of each stage also `tokens_per_second` and the `ratio` to the base."""
+        """All fields by name. Each stage also has its `tokens_per_second` and its `ratio` to the base."""
         document = asdict(self)
         for result, workload in zip(self.workloads, document["workloads"], strict=True):
             for stage, entry in zip(result.stages, workload["stages"], strict=True):
@@ -118,13 +119,13 @@ class LadderResult:
 
 @dataclass(frozen=True)
 class Ladder:
-    """What all stages have in common.
+    """The settings that all stages have in common.
 
     Attributes:
-        model: loaded once; the engines share it.
-        num_usable_blocks: the KV memory, as blocks that hold tokens. A paged pool has the null block
-            in addition, so that every layout has room for as many tokens.
-        max_model_len: longest prompt and output.
+        model: the model. It is loaded once, and the engines share it.
+        num_usable_blocks: the size of the KV memory, in blocks that can hold tokens. A paged pool gets one
+            more block, the null block. So every layout can hold the same number of tokens.
+        max_model_len: tokens of the longest request, prompt and output together.
         options: other settings of all engines.
     """
 
@@ -137,7 +138,7 @@ class Ladder:
         """The settings of one stage.
 
         Raises:
-            ConfigError: no such stage, or options that contradict it.
+            ConfigError: there is no such stage, or the options contradict it.
         """
         config = EngineConfig.at_stage(stage, self.model.name, **self.options)
         null_block = 1 if config.kv_layout == "paged" else 0
@@ -145,10 +146,10 @@ class Ladder:
         return replace(config, num_blocks=num_blocks, max_model_len=self.max_model_len)
 
     def check(self, stages: Sequence[int]) -> None:
-        """Refuse at once what would fail halfway.
+        """Check that each stage's engine can be made, before the first stage runs.
 
         Raises:
-            ConfigError: a stage whose engine cannot be made.
+            ConfigError: the engine of a stage cannot be made.
         """
         for stage in stages:
             decoder = self.model.decoder
@@ -160,16 +161,16 @@ class Ladder:
         """Run the stages one after the other.
 
         Args:
-            workload: what to serve.
-            stages: in the order of the results.
-            watch: called with each stage before it runs; gives what shows its progress.
+            workload: the requests to serve.
+            stages: the stages to run, in this order.
+            watch: called with each stage before it runs. Returns the function that shows the progress.
 
         Raises:
-            ConfigError: no stage, or one whose engine cannot be made.
-            PromptError, RequestTooLargeError: a request that cannot be served.
+            ConfigError: `stages` is empty, or the engine of a stage cannot be made.
+            PromptError, RequestTooLargeError: a request cannot be served.
         """
         if not stages:
-            raise ConfigError("a ladder has at least one stage")
+            raise ConfigError("a ladder needs at least one stage")
         results: list[StageResult] = []
         reference: Outputs | None = None
         difference: Difference | None = None
@@ -193,7 +194,7 @@ class Ladder:
 
 
 def find_difference(reference: int, expected: Outputs, stage: int, outputs: Outputs) -> Difference | None:
-    """The first token of `stage` that is not that of the stage `reference`."""
+    """The first token of `stage` that differs from the token of stage `reference`."""
     for request, (wanted, got) in enumerate(zip(expected, outputs, strict=True)):
         if wanted != got:
             same = [a == b for a, b in zip(wanted, got, strict=False)]

@@ -1,4 +1,4 @@
-"""What the bookkeeping of a step costs, without a model: scheduler, block pool, outputs, and the input."""
+"""The cost of a step's bookkeeping without a model: scheduler, block pool, outputs, and the input."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ TOKEN_ID = 5
 
 @dataclass(frozen=True)
 class Pool:
-    """The pool, and how many requests run in it.
+    """The pool, and the number of requests that run in it.
 
     Attributes:
-        num_requests: all of them run.
-        num_blocks: blocks in the pool, the null block included.
+        num_requests: number of requests; all run at the same time.
+        num_blocks: blocks in the pool, including the null block.
         block_size: tokens per block.
         num_steps: steps that are measured.
     """
@@ -50,12 +50,12 @@ class Pool:
 
 @dataclass
 class StepTimes:
-    """Seconds of each step's parts.
+    """Seconds of the parts of each step.
 
     Attributes:
-        schedule: the plan: who runs, with which blocks; full blocks are hashed and cached.
-        prepare: the input: token ids, positions, slots and block tables as arrays.
-        take_in: tokens are appended, outputs extended, blocks counted.
+        schedule: making the plan of the requests to run and their blocks; hashing and caching full blocks.
+        prepare: making the input arrays: token ids, positions, slots and block tables.
+        take_in: appending tokens, extending outputs, and counting blocks.
     """
 
     schedule: list[float] = field(default_factory=list)
@@ -65,11 +65,11 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What a step costs at one context length, in seconds: medians over the steps.
+    """The time of a step at one context length, in seconds: medians over the steps.
 
     Attributes:
-        context: tokens of each request when it began.
-        num_requests: scheduled in each step.
+        context: tokens of each request's prompt, and up to a block more.
+        num_requests: number of requests that are scheduled in each step.
         schedule, prepare, take_in: as in `StepTimes`.
     """
 
@@ -81,18 +81,20 @@ class StepCost:
 
     @property
     def bookkeeping(self) -> float:
-        """Scheduler and pool: what must not depend on the lengths. (The input holds the block tables, which
-        are as long as the requests.)"""
+        """Time of scheduler and pool, which must not depend on the lengths of the requests.
+
+        The time of the input does depend on them, since block tables grow with the requests.
+        """
         return self.schedule + self.take_in
 
 
 def measure_steps(pool: Pool, contexts: Sequence[int], tell: Callable[[str], None]) -> list[StepCost]:
-    """Let all requests run, with so many tokens each, and measure decode steps.
+    """For each context length, run all requests and measure decode steps.
 
     Args:
         pool: the sizes.
-        contexts: tokens of each request, and up to a block more.
-        tell: hears what goes on.
+        contexts: the context lengths: tokens of each request's prompt, and up to a block more.
+        tell: called with a line of text at each new context length.
 
     Raises:
         ConfigError: the pool is too small for a context.
@@ -124,8 +126,8 @@ def _measure(pool: Pool, context: int, model: LoadedModel) -> StepCost:
     processors: dict[str, OutputProcessor] = {}
     num_outputs = pool.num_steps + 1
     for number in range(pool.num_requests):
-        # No two begin alike, so that none shares blocks; and their ends are spread over a block, so that in
-        # each step as many as in any other fill one.
+        # The first tokens differ, so the requests share no blocks. The lengths are spread evenly over a
+        # block, so the same number of requests fill a block in each step.
         prompt = [number, *[TOKEN_ID] * (context - 1 + number % pool.block_size)]
         params = SamplingParams(temperature=0, max_tokens=num_outputs + 1, ignore_eos=True)
         request = Request(str(number), prompt, params, num_outputs + 1, sampling_seed=0, arrival=number)
@@ -135,7 +137,7 @@ def _measure(pool: Pool, context: int, model: LoadedModel) -> StepCost:
     times = StepTimes()
     for _ in range(num_outputs):
         _step(scheduler, manager, layout, processors, usage, times)
-    # The first step is the one that admits everybody, with the whole prompts.
+    # The first step is left out: it admits all requests and computes the whole prompts.
     return StepCost(
         context=context,
         num_requests=pool.num_requests,
@@ -153,7 +155,7 @@ def _step(
     usage: BlockUsage,
     times: StepTimes,
 ) -> None:
-    """A step of the engine, in which every sequence gets the same token."""
+    """A step of the engine without its model: every sequence gets the same token."""
     began = time.perf_counter()
     plan = scheduler.schedule()
     planned = time.perf_counter()
@@ -170,7 +172,7 @@ def _step(
 
 
 def locating_layout(block_size: int) -> PagedLayout:
-    """A layout that can locate a step's sequences; its cache is too small to hold anything."""
+    """A layout that only prepares a step's input. Its cache is too small to hold any tokens."""
     cache = KVCache(
         num_layers=1,
         num_blocks=2,

@@ -1,4 +1,4 @@
-"""One workload through one engine: how fast it was, and what it did with its memory."""
+"""One engine serves one workload: how fast it was, and how it used its memory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Outputs = tuple[tuple[int, ...], ...]
 """The output tokens of each request, in the order of the requests."""
 
 OnTokens = Callable[[int], None]
-"""Called after each step, with the output tokens so far."""
+"""Called after each step with the number of output tokens so far."""
 
 
 @dataclass(frozen=True)
 class Latency:
-    """A time over all requests, in seconds: its mean and its 99th percentile."""
+    """Mean and 99th percentile of a time over all requests, in seconds."""
 
     mean: float
     p99: float
@@ -37,9 +37,9 @@ class Latency:
 
 @dataclass(frozen=True)
 class MemoryShares:
-    """How the KV memory was divided: shares of its slots, on average over the steps, that add up to 1.
+    """How the KV memory was divided, as mean shares of its slots over all steps.
 
-    The parts are those of `kv.breakdown.MemoryBreakdown`.
+    The shares add up to 1. They are explained in `kv.breakdown.MemoryBreakdown`.
     """
 
     token_states: float
@@ -63,17 +63,17 @@ class MemoryShares:
 
 @dataclass(frozen=True)
 class StageResult:
-    """What a stage did with a workload. All requests arrive at the start.
+    """The result of one stage for a workload. All requests arrive at the start.
 
     Attributes:
         stage: 1 to 8.
-        seconds: time in the engine's steps; measuring does not count.
-        num_steps: forward passes.
-        num_output_tokens: of all requests.
-        ttft: time to first token, waiting included.
-        tpot: time per output token after the first, of the requests with more than one.
-        mean_batch: requests in the batch, on average over the steps.
-        memory: division of the KV memory, on average over the moments after each step.
+        seconds: time in the engine's steps, without the time of measuring.
+        num_steps: number of forward passes.
+        num_output_tokens: output tokens of all requests.
+        ttft: time to first token, including the time in the waiting queue.
+        tpot: time per output token after the first, for requests with more than one output token.
+        mean_batch: mean number of requests in the batch, over all steps.
+        memory: division of the KV memory: the mean over all steps, each taken at the end of the step.
         num_preemptions, num_copied_blocks, prefix_cache_queries, prefix_cache_hits: as in `EngineStats`.
     """
 
@@ -92,23 +92,23 @@ class StageResult:
 
     @property
     def tokens_per_second(self) -> float:
-        """Output tokens."""
+        """Output tokens per second."""
         return self.num_output_tokens / self.seconds
 
 
 def run_stage(
     stage: int, engine: LLMEngine, workload: Workload, on_tokens: OnTokens
 ) -> tuple[StageResult, Outputs]:
-    """Serve a workload: greedy, each output as long as the workload says.
+    """Serve a workload with greedy sampling. Each output gets the length that the workload says.
 
     Args:
-        stage: what to call it in the result.
-        engine: a new one.
+        stage: the stage's number, for the result.
+        engine: a new engine.
         workload: requests that the engine can serve.
-        on_tokens: shows the progress.
+        on_tokens: called after each step, to show the progress.
 
     Raises:
-        PromptError, RequestTooLargeError: a request that this engine cannot serve.
+        PromptError, RequestTooLargeError: this engine cannot serve a request.
     """
     _warm_up(engine, workload)
     before = engine.stats()
@@ -164,7 +164,7 @@ def run_stage(
 
 
 def _warm_up(engine: LLMEngine, workload: Workload) -> None:
-    """Whatever is compiled or allocated at the first use should not count."""
+    """Serve one short request, so that first-use compilation and allocation are not measured."""
     request = workload.requests[0]
     prompt = list(request.prompt_token_ids)
     engine.add_request("warm-up", {"prompt_token_ids": prompt}, _greedy(min(2, request.max_tokens)))

@@ -1,4 +1,4 @@
-"""How much of an engine's step is bookkeeping: the same steps with a model in them."""
+"""The share of bookkeeping in an engine's step, measured with a real model."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ PROMPT_TOKENS = 128
 
 @dataclass(frozen=True)
 class StepShare:
-    """A decode step with a model, in seconds: medians over the steps.
+    """Times of a decode step with a model, in seconds: medians over the steps.
 
     Attributes:
-        model: its name.
-        num_requests: in the batch.
-        whole: the step.
-        schedule, prepare, take_in: its parts, as in `scheduler_steps.StepTimes`.
+        model: the model's name.
+        num_requests: number of requests in the batch.
+        whole: time of the whole step.
+        schedule, prepare, take_in: times of its parts, as in `scheduler_steps.StepTimes`.
     """
 
     model: str
@@ -42,20 +42,20 @@ class StepShare:
 
     @property
     def share(self) -> float:
-        """Of the whole step that is not the model's."""
+        """The share of the step that is spent outside the model."""
         return (self.schedule + self.prepare + self.take_in) / self.whole
 
 
 def measure_share(model_name: str, *, num_requests: int = 32, num_steps: int = 32, threads: int) -> StepShare:
     """Serve a batch, and time the parts of each decode step.
 
-    The input is prepared once more than the engine does it, outside of the step's time, to time it alone.
+    To time the input alone, each step prepares it a second time. The second time is not part of `whole`.
 
     Args:
-        model_name: as `LLM` takes it; in float32, on the CPU.
-        num_requests: in the batch.
+        model_name: a model as for `LLM`. It runs in float32 on the CPU.
+        num_requests: number of requests in the batch.
         num_steps: decode steps that are measured.
-        threads: of torch; as many as before are set again afterwards.
+        threads: number of torch's threads. The previous number is restored afterwards.
 
     Raises:
         ConfigError: the memory is too small for the batch.
@@ -82,7 +82,7 @@ def _measure(machinery: Machinery, config: EngineConfig, num_requests: int, num_
     layout = locating_layout(config.block_size)
     rng = np.random.default_rng(0)
     processors: dict[str, OutputProcessor] = {}
-    # One step for the prompts, and one that warms up what decodes compile.
+    # Besides the measured steps: one step for the prompts, and one decode step as a warm-up.
     max_tokens = num_steps + 3
     for number in range(num_requests):
         prompt = rng.integers(0, model.config.vocab_size, PROMPT_TOKENS).tolist()
@@ -100,7 +100,7 @@ def _measure(machinery: Machinery, config: EngineConfig, num_requests: int, num_
 def _step(
     machinery: Machinery, layout: PagedLayout, processors: dict[str, OutputProcessor]
 ) -> tuple[float, float, float, float]:
-    """Seconds of the plan, the input, the taking in, and of the whole step without the extra input."""
+    """Seconds of `schedule`, `prepare` and `take_in`, and of the whole step without the extra input."""
     began = time.perf_counter()
     plan = machinery.scheduler.schedule()
     planned = time.perf_counter()

@@ -1,4 +1,4 @@
-"""How long a call takes on a device."""
+"""Timing a call on a device."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ REPETITION_MS = 50
 
 
 def seconds_per_call(function: Callable[[], object], device: torch.device) -> float:
-    """The median over some calls.
+    """The median time of several calls, in seconds.
 
-    On a GPU the call is captured as a CUDA graph, so that Python's part is not in it, and the cache
-    is flushed between calls, so that what is read comes from memory. Elsewhere it is one call by
-    the clock: only good for a rehearsal.
+    On a GPU the call is captured as a CUDA graph, so the time does not include Python. The cache is flushed
+    between calls, so reads come from memory. On other devices only one call is timed, which is good enough
+    for a rehearsal but not for a measurement.
     """
-    function()  # compiles what it uses
+    function()  # compiles the kernels
     if device.type != "cuda":
         start = time.perf_counter()
         function()
@@ -28,5 +28,5 @@ def seconds_per_call(function: Callable[[], object], device: torch.device) -> fl
     with torch.cuda.graph(graph):
         function()
     milliseconds = do_bench(graph.replay, warmup=REPETITION_MS // 2, rep=REPETITION_MS, return_mode="median")
-    assert isinstance(milliseconds, float)  # one number, as return_mode has it
+    assert isinstance(milliseconds, float)  # one number with this return_mode
     return milliseconds / 1e3

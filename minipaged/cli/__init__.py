@@ -1,1 +1,1 @@
-"""The command `minipaged`: `main` finds the subcommand; each subcommand is a module of its name."""
+"""The command `minipaged`. `main` finds the subcommand. Each subcommand is a module of the same name."""

@@ -1,4 +1,4 @@
-"""Types for argparse: text from the command line to a value, or one clear line."""
+"""Types for argparse. Each turns text from the command line into a value, or raises a one-line error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def share(text: str) -> float:
 
 
 def new_file(text: str) -> Path:
-    """A file that can be made, in a folder that is there: said now, and not after minutes of work."""
+    """The path of a file in an existing folder. It is checked now, not after minutes of work."""
     path = Path(text)
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")

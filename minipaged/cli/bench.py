@@ -24,17 +24,17 @@ BENCHMARKS = (
     Benchmark(
         "throughput",
         "minipaged.cli.bench_throughput",
-        "output tokens per second, beside other engines that are installed",
+        "output tokens per second, compared with other engines that are installed",
     ),
     Benchmark(
         "scheduler",
         "minipaged.cli.bench_scheduler",
-        "what a step costs before the model begins: scheduler, pool, input",
+        "the time of a step before the model begins: scheduler, pool, input",
     ),
     Benchmark(
         "kernel",
         "minipaged.cli.bench_kernel",
-        "what the attention kernels take of a GPU: registers, spills, shared memory",
+        "the GPU resources that the attention kernels need: registers, spills, shared memory",
     ),
     Benchmark(
         "gpu",
@@ -45,7 +45,7 @@ BENCHMARKS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The subcommands, each with its own arguments."""
+    """The arguments of `minipaged bench`: its subcommands, each with its own arguments."""
     subparsers = parser.add_subparsers(metavar="benchmark", required=True)
     for benchmark in BENCHMARKS:
         subparser = subparsers.add_parser(
@@ -57,5 +57,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the one that was asked for, and return its exit code."""
+    """Run the chosen benchmark, and return its exit code."""
     return args.run_benchmark(args)

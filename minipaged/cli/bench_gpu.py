@@ -10,9 +10,9 @@ EXIT_FAILED = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged bench gpu`."""
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.json", help="where all figures go")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.json", help="file for all figures")
     parser.add_argument(
-        "--rehearse", action="store_true", help="the same on a CPU, at toy sizes: the figures mean nothing"
+        "--rehearse", action="store_true", help="run on a CPU at toy sizes: the figures mean nothing"
     )
 
 
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
         0; or 1 if a part failed.
 
     Raises:
-        ConfigError: there is no GPU and this is no rehearsal, or no Triton.
+        ConfigError: there is no GPU for a run that is not a rehearsal, or Triton is missing.
     """
     from minipaged.bench.gpu import format_table, run_gpu_check
 

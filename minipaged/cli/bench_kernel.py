@@ -1,4 +1,4 @@
-"""`minipaged bench kernel --compile-only`: what the attention kernels take of a GPU."""
+"""`minipaged bench kernel --compile-only`: the GPU resources that the attention kernels need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compile-only",
         action="store_true",
         required=True,
-        help="compile for chips that need not be here, and run nothing",
+        help="compile without running anything; this needs no GPU",
     )
     parser.add_argument(
         "--head-dim",
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         0; or 1 if a kernel spills registers, or needs more shared memory than a chip has.
 
     Raises:
-        ConfigError: there is no Triton, or this process has it interpret kernels.
+        ConfigError: Triton is missing, or this process interprets Triton's kernels.
     """
     if find_spec("triton") is None:
         raise ConfigError("the kernels need the package triton, which is published for Linux only")
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             print(text if fault is None else f"{text}  {fault}", flush=True)
     print("Registers and spilled bytes are for each thread, shared memory (bytes) for each program.")
     if num_bad:
-        print(f"{num_bad} do not fit.")
+        print(f"{num_bad} of them do not fit or spill registers.")
         return EXIT_DOES_NOT_FIT
     print("All fit, and nothing is spilled.")
     return 0

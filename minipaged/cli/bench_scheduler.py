@@ -1,4 +1,4 @@
-"""`minipaged bench scheduler`: what a step costs before the model begins."""
+"""`minipaged bench scheduler`: the time of a step before the model begins."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged bench scheduler`."""
     parser.epilog = "Example: minipaged bench scheduler --model smollm2-135m"
     parser.add_argument(
-        "--requests", type=positive_int, metavar="N", default=1024, help="that run at once (default 1024)"
+        "--requests", type=positive_int, metavar="N", default=1024, help="running requests (default 1024)"
     )
     parser.add_argument(
-        "--num-blocks", type=positive_int, metavar="N", default=2**20, help=f"in the pool (default {2**20:,})"
+        "--num-blocks",
+        type=positive_int,
+        metavar="N",
+        default=2**20,
+        help=f"blocks in the pool (default {2**20:,})",
     )
     parser.add_argument(
         "--block-size", type=positive_int, metavar="N", default=64, help="tokens per block (default 64)"
@@ -35,10 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steps", type=positive_int, metavar="N", default=32, help="steps that are measured (default 32)"
     )
     parser.add_argument(
-        "--model", metavar="NAME", help="beside tiny, a model for the share of a step with a model"
+        "--model", metavar="NAME", help="another model besides tiny, to measure steps with a model"
     )
     parser.add_argument(
-        "--threads", type=positive_int, metavar="N", help="of torch for that model (default: torch's own)"
+        "--threads", type=positive_int, metavar="N", help="threads for that model (default: torch's own)"
     )
     parser.add_argument("--out", type=new_file, metavar="FILE.json", help="write all results to a file")
 
@@ -47,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure, and print the tables.
 
     Raises:
-        MinipagedError: a pool that is too small, or a model that cannot be loaded.
+        MinipagedError: the pool is too small, or a model cannot be loaded.
     """
     from dataclasses import asdict
 
@@ -61,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     costs = measure_steps(pool, args.contexts, remark)
     threads = args.threads or torch.get_num_threads()
     shares = []
-    # One thread for tiny: its operations are over before a second one has begun to help.
+    # One thread for tiny: its operations end before a second thread could start to help.
     for name, num_threads in {"tiny": 1, **({args.model: threads} if args.model else {})}.items():
         remark(f"a step with {name}")
         shares.append(measure_share(name, num_steps=args.steps, threads=num_threads))

@@ -1,4 +1,4 @@
-"""`minipaged bench throughput`: output tokens per second, beside other engines."""
+"""`minipaged bench throughput`: output tokens per second, compared with other engines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXIT_FAILED = 1
 
 
 def peers(text: str) -> tuple[PeerName, ...]:
-    """Names of engines, separated by commas, each once."""
+    """Names of engines, separated by commas. Repeated names count once."""
     names = tuple(dict.fromkeys(part for part in text.split(",") if part))
     unknown = [name for name in names if name not in PEER_NAMES]
     if unknown or not names:
@@ -53,8 +53,9 @@ def interpreter(text: str) -> tuple[str, str]:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PYTHON, with NAME one of {', '.join(names)}")
     found = shutil.which(os.path.expanduser(path))
     if found is None:
-        raise argparse.ArgumentTypeError(f"{path!r} is no program that can be run")
-    # Not resolved: in a virtual environment it is a link, and the link is what says which one.
+        raise argparse.ArgumentTypeError(f"{path!r} is not a program that can be run")
+    # Links are not resolved: a virtual environment's interpreter is a link, and Python finds the environment
+    # by the path of the link.
     return name, os.path.abspath(found)
 
 
@@ -65,14 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--python vllm=~/vllm/bin/python"
     )
     parser.add_argument(
-        "--model", default="smollm2-135m", help="as `minipaged generate` takes it (default smollm2-135m)"
+        "--model", default="smollm2-135m", help="a model as in `minipaged generate` (default smollm2-135m)"
     )
     parser.add_argument(
         "--workload",
         nargs="+",
         choices=WORKLOADS,
         default=WORKLOADS,
-        help="W1: one request; W2: 32 of mixed lengths; W3: 32 behind one prefix (default all)",
+        help="W1: one request; W2: 32 of mixed lengths; W3: 32 with one shared prefix (default all)",
     )
     parser.add_argument(
         "--dtype", choices=("float32", "bfloat16"), default="float32", help="(default float32)"
@@ -82,10 +83,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         choices=range(1, NUM_STAGES + 1),
         metavar=f"1-{NUM_STAGES}",
-        help="our engine as it is after that chapter (default: as it comes)",
+        help="our engine as it is after that chapter (default: the complete engine)",
     )
     parser.add_argument(
-        "--against", type=peers, metavar="NAMES", default=(), help=f"of {','.join(PEER_NAMES)} (default none)"
+        "--against", type=peers, metavar="NAMES", default=(), help=f"other engines: {','.join(PEER_NAMES)}"
     )
     parser.add_argument(
         "--repeats", type=positive_int, metavar="N", default=REPEATS, help=f"runs of each (default {REPEATS})"
@@ -99,14 +100,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=PYTHON",
-        help="the interpreter that has an engine: hf, vllm or llama.cpp (default: this one)",
+        help="a Python interpreter that can import hf, vllm or llama.cpp (default: this one)",
     )
     parser.add_argument(
         "--limit",
         type=positive_int,
         metavar="SECONDS",
         default=LIMIT_SECONDS,
-        help=f"for loading, and for each run (default {LIMIT_SECONDS})",
+        help=f"time limit for loading and for each run (default {LIMIT_SECONDS})",
     )
     parser.add_argument("--out", type=new_file, metavar="FILE.json", help="write all results to a file")
 
@@ -118,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
         0; or 1 if our own engine failed.
 
     Raises:
-        MinipagedError: what cannot be measured.
+        MinipagedError: the benchmark cannot be run.
     """
     from minipaged.bench.throughput.match import Rules
     from minipaged.bench.throughput.run import Plan, run_throughput
@@ -155,7 +156,7 @@ def _contestants(
 def _threads(asked: int | None) -> int:
     cpus = len(available_cpus())
     if asked is not None and asked > cpus:
-        raise ConfigError(f"--threads {asked}, but there are {cpus} CPUs: ask for at most as many")
+        raise ConfigError(f"--threads {asked} is more than the {cpus} CPUs here: ask for fewer")
     return cpus if asked is None else asked
 
 
@@ -165,7 +166,7 @@ def _ours_failed(result: ThroughputResult) -> bool:
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """Within the block, SIGTERM ends the contestants' processes as Ctrl-C does."""
+    """Within the `with` block, SIGTERM ends the contestants' processes, as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt

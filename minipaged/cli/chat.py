@@ -1,4 +1,4 @@
-"""`minipaged chat`: talk to a model; each turn shows what the prefix cache saved."""
+"""`minipaged chat`: talk to a model. Each turn shows how many tokens came from the prefix cache."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWN = SamplingParams(temperature=0.2, top_p=0.9, max_tokens=256)
 """How an answer is sampled where neither an option nor the model's generation_config says it."""
 
 ANSWER_SHARE = 4
-"""The last 1/4 of max_model_len is kept for the answer, unless --max-tokens is less."""
+"""A quarter of max_model_len is reserved for the answer, or less if --max-tokens is less."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sampling_arguments(parser, OWN, model_goes_first=True)
     add_engine_arguments(parser, model="smollm2-135m")
     parser.description = (
-        f"{parser.description} Within it: {COMMANDS}. A conversation that outgrows max_model_len loses its "
-        "oldest turns, and says so."
+        f"{parser.description} Commands: {COMMANDS}. If a conversation outgrows max_model_len, its oldest "
+        "turns are dropped, and the command says so."
     )
 
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
     fetch_model(args)
     options = engine_options(args)
-    # One request at a time, so one sequence; the default pool is then as large as it can ever need.
+    # Requests run one at a time, so the batch has one sequence. The default pool is sized for that.
     options.setdefault("max_num_seqs", 1)
     engine = LLMEngine(EngineConfig(args.model, **options))
     tokenizer = engine.model.tokenizer
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     remark(f"sampling: {in_words(params)}")
     if not conversation.has_template:
         remark(
-            f"{args.model} has no chat template: it gets a plain transcript, and goes on with it as it likes"
+            f"{args.model} has no chat template: it continues a plain transcript, and may not answer at all"
         )
     params = replace(params, stop=[*params.stop_strings, *conversation.stop])
     with suitable_threads(engine.model.decoder):
@@ -99,7 +99,7 @@ class _Chat:
                 return
             if message == "/reset":
                 self._conversation.reset()
-                remark("the conversation is forgotten; its blocks stay cached until they are needed")
+                remark("the conversation is forgotten; its blocks stay cached until the pool reuses them")
             elif message.startswith("/"):
                 remark(f"there is no command {message.split()[0]!r}: {COMMANDS}")
             elif message:
@@ -119,10 +119,10 @@ class _Chat:
             self._conversation.answer(answer.text)
         else:
             self._conversation.take_back()
-            remark("nothing was answered; the conversation is as it was before")
+            remark("the answer was empty; the conversation is as it was before the message")
 
     def _answer(self) -> tuple[RequestOutput, float]:
-        """Stream one answer to stdout; it, and how long it took in seconds."""
+        """Stream one answer to stdout. Return the answer and the time that it took, in seconds."""
         engine = self._engine
         limit = engine.max_model_len
         room = min(self._params.max_tokens or limit, max(1, limit // ANSWER_SHARE))
@@ -167,7 +167,7 @@ class _Chat:
 
 
 class _Stream:
-    """Prints a growing text as it grows."""
+    """Prints the new part of a growing text."""
 
     def __init__(self) -> None:
         self._num_shown = 0
@@ -184,7 +184,7 @@ class _Stream:
 
 def _read_line() -> str | None:
     """The user's next line; `None` at the end of the input."""
-    if sys.stdin is None:  # the process was started without one
+    if sys.stdin is None:  # the process was started without stdin
         return None
     try:
         if sys.stdin.isatty() and sys.stdout.isatty():
@@ -194,7 +194,7 @@ def _read_line() -> str | None:
             return input("\n> ")
         return sys.stdin.readline() or None
     except EOFError:
-        print(file=sys.stderr)  # leave the prompt's line
+        print(file=sys.stderr)  # move past the prompt's line
         return None
     except KeyboardInterrupt:
         print(file=sys.stderr)

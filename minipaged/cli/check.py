@@ -1,4 +1,4 @@
-"""`minipaged check N`: what the tests say of a chapter or an exercise."""
+"""`minipaged check N`: run the tests of a chapter or an exercise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check, and show what was found. 0 if all of it passes, 1 if not."""
+    """Check, and show the report. Returns 0 if everything passes, otherwise 1."""
     passed = _check(args.number, args.impl, warm=args.watch)
     if args.watch:
         from minipaged.course import registry

@@ -1,4 +1,4 @@
-"""Conversation: the turns so far, and the prompt that they make."""
+"""Conversation: the turns so far, and the prompt that follows from them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minipaged.errors import PromptError
 from minipaged.model.tokenizer import ChatMessage, Tokenizer
 
 _TURN = 2
-"""A turn is two messages: the user's, and the answer."""
+"""A turn consists of two messages: the user's, and the answer."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class FittedPrompt:
 
     Attributes:
         token_ids: the prompt.
-        num_dropped: turns that had to be dropped for it to fit, the oldest ones.
+        num_dropped: number of oldest turns that were dropped to make the prompt fit.
     """
 
     token_ids: list[int]
@@ -27,7 +27,7 @@ class FittedPrompt:
 class Conversation:
     """The messages of a chat, and the system message before them.
 
-    A model with a chat template gets the conversation in its own form; any other gets a transcript:
+    A model with a chat template gets the conversation in that form. Other models get a transcript:
 
         User: Who are you?
         Assistant: I am a model.
@@ -35,8 +35,8 @@ class Conversation:
         Assistant:
 
     Args:
-        tokenizer: the model's.
-        system: a message that stays first; `None` for none.
+        tokenizer: the model's tokenizer.
+        system: a message that always comes first, or `None`.
     """
 
     def __init__(self, tokenizer: Tokenizer, system: str | None = None) -> None:
@@ -50,7 +50,7 @@ class Conversation:
 
     @property
     def stop(self) -> list[str]:
-        """Strings that end an answer: a transcript goes on with the user's next turn, made up."""
+        """Strings that end an answer. In a transcript, the model would also invent the next user message."""
         return [] if self.has_template else ["\nUser:"]
 
     def ask(self, text: str) -> None:
@@ -58,7 +58,7 @@ class Conversation:
         self.messages.append(ChatMessage(role="user", content=text))
 
     def take_back(self) -> None:
-        """Remove the user's message: it got no answer."""
+        """Remove the user's last message, which got no answer."""
         self.messages.pop()
 
     def answer(self, text: str) -> None:
@@ -72,12 +72,12 @@ class Conversation:
     def fit(self, longest: int) -> FittedPrompt:
         """The prompt for the next answer, of at most `longest` tokens.
 
-        As long as it is longer, the oldest turn is dropped for good. The beginning of the prompt is
-        another one then, so that the prefix cache knows nothing after the system message.
+        While the prompt is longer, the oldest turn is dropped for good. The tokens after the system message
+        then differ from those of earlier prompts, so the prefix cache only finds the system message.
 
         Raises:
-            PromptError: the system message and the last message alone are longer. Nothing is
-                dropped then.
+            PromptError: the system message and the last message alone are longer. In this case nothing is
+                dropped.
         """
         kept, token_ids, num_dropped = self.messages, self._encode(self.messages), 0
         while len(token_ids) > longest and len(kept) > 1:
@@ -90,7 +90,7 @@ class Conversation:
         with_system = ", with the system message," if self._system else ""
         raise PromptError(
             f"this message{with_system} is {len(token_ids):,} tokens long, and a prompt may have {longest:,} "
-            "here: shorten it, or start with a greater --max-model-len"
+            "here: shorten it, or start with a larger --max-model-len"
         )
 
     def _encode(self, messages: list[ChatMessage]) -> list[int]:
@@ -102,6 +102,6 @@ class Conversation:
             if message["role"] == "user":
                 lines.append(f"User: {message['content']}\nAssistant:")
             else:
-                # As the model wrote it, with the space it began with, so that the tokens are the same.
+                # Exactly as the model wrote it, including its first space, so that the tokens are the same.
                 lines.append(f"{message['content']}\n")
         return self._tokenizer.encode("".join(lines))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from minipaged.engine.outputs import RequestOutput
 
 DELAY = 0.05
-"""Seconds that a step takes at least in the live view."""
+"""Minimum duration of a step in the live view, in seconds."""
 
 REPETITION_PENALTY = 1.2
 
@@ -31,16 +31,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         metavar="SECONDS",
         default=DELAY,
-        help=f"how long a step of the live view takes at least (default {DELAY})",
+        help=f"minimum duration of a step in the live view (default {DELAY})",
     )
     parser.add_argument(
-        "--plain", action="store_true", help="lines of text in place of the live view, also in a terminal"
+        "--plain", action="store_true", help="lines of text instead of the live view, even in a terminal"
     )
     add_engine_arguments(parser, model="tiny")
     parser.description = (
-        f"{parser.description} Sizes that are not given are chosen so that prefixes are shared and the pool "
-        f"runs dry. Each token is the likeliest, with a repetition penalty of {REPETITION_PENALTY}, whatever "
-        "the model's generation_config says."
+        f"{parser.description} The demo chooses sizes that are not given, such that prefixes are shared and "
+        "the pool runs out of free blocks. Each token is the likeliest one, with a repetition penalty of "
+        f"{REPETITION_PENALTY}; the model's generation_config is not used."
     )
 
 
@@ -56,7 +56,11 @@ def seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve, show, sum up. Raises `MinipagedError` for a model or settings that cannot be used."""
+    """Serve the prompts, show the steps, and print a summary.
+
+    Raises:
+        MinipagedError: the model or the settings cannot be used.
+    """
     from minipaged.cli.demo_report import print_report
     from minipaged.cli.demo_show import LiveShow, PlainShow
     from minipaged.view.labels import Labels
@@ -75,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
-    """Load the model, and fit the sizes that were not given to the tokenised prompts."""
+    """Load the model and tokenise the prompts. Choose the missing sizes to fit the prompts."""
     from minipaged.cli.demo_pool import choose_block_size, choose_num_blocks
     from minipaged.cli.demo_workload import make_workload
     from minipaged.config import EngineConfig
@@ -90,7 +94,7 @@ def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
     if config.kv_layout != "paged":
         raise ConfigError(
             f"the demo shows blocks, and an engine with kv_layout={config.kv_layout!r} has none: "
-            "take a stage from 3 to 8"
+            "choose a stage from 3 to 8"
         )
     model = load_configured_model(config)
     longest = model.config.max_position_embeddings
@@ -113,7 +117,7 @@ def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
 
 
 def compile_loops(engine: LLMEngine) -> None:
-    """Serve a short request elsewhere: what is compiled when it is first used is none of the demo's time."""
+    """Serve a short request on another engine, so that the demo's time includes no first-use compilation."""
     from minipaged.engine.llm_engine import LLMEngine
     from minipaged.sampling.params import SamplingParams
 
@@ -127,12 +131,12 @@ def compile_loops(engine: LLMEngine) -> None:
 
 
 def serve(engine: LLMEngine, workload: DemoWorkload, show: Show) -> list[RequestOutput]:
-    """Run all requests to their end; their outputs, in the order of the requests."""
+    """Run all requests to their end. Return their outputs in the order of the requests."""
     from minipaged.sampling.params import SamplingParams
 
     ids = [f"request-{number}" for number in range(len(workload.requests))]
     for request_id, request in zip(ids, workload.requests, strict=True):
-        # Greedy, of a fixed length (an end of sequence is not allowed before it), and not too monotonous.
+        # Greedy, and of a fixed length: min_tokens forbids an earlier end. The penalty reduces repetition.
         params = SamplingParams(
             temperature=0,
             repetition_penalty=REPETITION_PENALTY,

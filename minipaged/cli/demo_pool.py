@@ -1,8 +1,8 @@
-"""How small the demo's pool must be, so that there is something to see.
+"""Chooses a pool for the demo that is small enough for preemptions.
 
-The scheduler and the block manager need no model to say what they would do. So the demo rehearses:
-it runs its requests through them with made-up tokens, and takes a pool in which some request is
-preempted. Since the real outputs have the same lengths, the real run does the same.
+The scheduler and the block manager make the same decisions without a model. So the demo rehearses: it runs
+its requests through both with invented tokens, and chooses a pool in which some request is preempted. The
+real outputs have the same lengths, so the real run has the same preemptions.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from minipaged.scheduler.scheduler import Scheduler
 
 LARGEST_BLOCK = 16
 SHARED_BLOCKS = 3
-"""The common prefix fills at least this many blocks, if that is possible at all."""
+"""The common prefix fills at least this many blocks, if it is long enough."""
 
 PRESSURE = 0.7
-"""The pool's share of what all requests would use together."""
+"""Size of the first pool to try, as a share of the blocks that all requests would use together."""
 
 PREEMPTIONS = 2
-"""As many are enough to see what happens."""
+"""The wanted number of preemptions: enough to see them, and few enough to follow."""
 
 MOST_REHEARSALS = 20
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What a run did.
+    """The result of a rehearsal.
 
     Attributes:
-        peak_used: most blocks in use.
+        peak_used: largest number of blocks in use.
         num_preemptions, prefix_cache_hits: as in `EngineStats`.
     """
 
@@ -47,7 +47,7 @@ class Rehearsal:
 
 
 def choose_block_size(num_shared_tokens: int) -> int:
-    """The largest power of two, up to 16, of which the common prefix fills three blocks."""
+    """The largest power of two, up to 16, such that the common prefix fills three blocks."""
     size = LARGEST_BLOCK
     while size > 1 and num_shared_tokens < SHARED_BLOCKS * size:
         size //= 2
@@ -55,12 +55,14 @@ def choose_block_size(num_shared_tokens: int) -> int:
 
 
 def choose_num_blocks(workload: DemoWorkload, config: EngineConfig) -> int:
-    """A pool, the null block included, that holds the longest request, but not all at once.
+    """The number of blocks, including the null block, of a pool for some but not all requests at once.
 
-    Tried are pools around `PRESSURE`, the nearest first, until one gives `PREEMPTIONS`.
+    The pool holds at least the longest request. Sizes are tried in the order of their distance to `PRESSURE`,
+    until one gives `PREEMPTIONS`.
 
     Args:
-        config: the engine's settings; `num_blocks` and `max_model_len` are not read.
+        workload: the demo's requests.
+        config: the engine's settings. `num_blocks` and `max_model_len` are not read.
     """
     longest = blocks_needed(workload.longest, config.block_size)
     enough = sum(blocks_needed(request.most_tokens, config.block_size) for request in workload.requests)
@@ -109,7 +111,7 @@ def rehearse(requests: tuple[DemoRequest, ...], config: EngineConfig, num_blocks
             samples = item.reaches_end
             item.seq.num_computed_tokens += item.num_tokens
             if samples:
-                # No token of a vocabulary, so that an output is no other request's prefix.
+                # Not a token of any vocabulary, so that the output is never the prefix of another request.
                 item.seq.token_ids.append(-1 - item.request.arrival)
                 if item.seq.num_output_tokens == item.request.max_tokens:
                     item.seq.finish_reason = "length"

@@ -1,4 +1,4 @@
-"""What the demo says at its end: the texts, and what the run did with its pool."""
+"""The demo's report at its end: the texts, and how the run used its pool."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _summary(engine: LLMEngine, show: Show) -> Table:
         _waste(
             meter.mean_reserved_unused,
             meter.mean_reserved,
-            f"slots, had each running sequence reserved max_model_len={plan.max_model_len:,}",
+            f"slots, if each running sequence reserved max_model_len={plan.max_model_len:,}",
         ),
     )
     table.add_row(
@@ -84,7 +84,7 @@ def _summary(engine: LLMEngine, show: Show) -> Table:
 
 
 def _waste(unused: float, of: float, what: str) -> str:
-    """A mean over the steps."""
+    """The text for a waste, from two means over the steps."""
     return f"{_share(unused, of)}: on average {unused:,.0f} of {of:,.0f} {what}"
 
 

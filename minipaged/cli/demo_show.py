@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: a live picture in a terminal, lines of text elsewhere."""
+"""The demo's output while it runs: a live picture in a terminal, lines of text elsewhere."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ HEIGHT_BESIDE_POOL = 18
 
 
 class Show:
-    """Watches the engine step by step. This one shows nothing, and only keeps the account.
+    """Watches the engine step by step. This base class draws nothing; it only collects statistics.
 
     Attributes:
         labels: the sequences' letters and colours.
-        meter: the account of the pool.
-        seconds: time spent in the engine's steps; the time for showing them does not count.
+        meter: statistics of the pool.
+        seconds: time spent in the engine's steps, without the time for showing them.
     """
 
     def __init__(self, labels: Labels) -> None:
@@ -43,14 +43,14 @@ class Show:
         self._last: PoolSnapshot | None = None
 
     def begin(self, engine: LLMEngine) -> None:
-        """All requests wait; nothing runs yet."""
+        """Called once before the first step, when all requests are in the waiting queue."""
         self.meter = PoolMeter(engine.max_model_len)
         self._last = take_snapshot(engine)
         for request in self._last.waiting:
             _ = self.labels[SequenceKey(request.request_id)]  # the letters follow the order of arrival
 
     def step(self, engine: LLMEngine, seconds: float) -> None:
-        """A step has just ended that took `seconds`."""
+        """Called after each step. The step took `seconds`."""
         self.seconds += seconds
         snapshot = take_snapshot(engine)
         self.meter.add(snapshot)
@@ -60,7 +60,7 @@ class Show:
         self.draw(snapshot, lines, seconds)
 
     def draw(self, snapshot: PoolSnapshot, lines: list[str], seconds: float) -> None:
-        """Show a step: the pool after it, and what happened in it."""
+        """Draw the pool after a step, and the events of the step."""
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +72,7 @@ class Show:
 
 
 class PlainShow(Show):
-    """One line for each event."""
+    """Prints one line for each event."""
 
     def __init__(self, console: Console, labels: Labels) -> None:
         super().__init__(labels)
@@ -85,10 +85,12 @@ class PlainShow(Show):
 
 
 class LiveShow(Show):
-    """The pool, drawn anew after each step.
+    """Draws the pool again after each step.
 
     Args:
-        delay: seconds that a step takes at least, so that it can be seen.
+        console: a terminal.
+        labels: the sequences' letters and colours.
+        delay: minimum duration of a step in seconds, so that readers can follow.
     """
 
     def __init__(self, console: Console, labels: Labels, delay: float) -> None:

@@ -1,4 +1,4 @@
-"""What the demo serves: eight prompts of different lengths, five of which begin alike."""
+"""The demo's workload: eight prompts of different lengths. Five of them share a prefix."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Plan:
     Attributes:
         text: the prompt's own text.
         shares: whether the common paragraph comes before it.
-        max_tokens: length of its output.
+        max_tokens: length of the output in tokens.
     """
 
     text: str
@@ -57,7 +57,7 @@ class DemoRequest:
     Attributes:
         text: the prompt as text; `None` for a model without a tokenizer.
         token_ids: the prompt.
-        max_tokens: exactly so many tokens are generated, so that every run is the same.
+        max_tokens: number of tokens to generate. No output is shorter, so every run is the same.
     """
 
     text: str | None
@@ -66,7 +66,7 @@ class DemoRequest:
 
     @property
     def most_tokens(self) -> int:
-        """Prompt and output."""
+        """Number of tokens of prompt and output together."""
         return len(self.token_ids) + self.max_tokens
 
 
@@ -75,7 +75,8 @@ class DemoWorkload:
     """The requests, in the order of their arrival.
 
     Attributes:
-        num_shared_tokens: leading tokens that the requests with the common paragraph agree on.
+        requests: the requests.
+        num_shared_tokens: number of leading tokens that the requests with the common paragraph share.
     """
 
     requests: tuple[DemoRequest, ...]
@@ -91,14 +92,16 @@ def make_workload(tokenizer: Tokenizer | None, vocab_size: int, longest: int) ->
     """Tokenise the prompts, or draw token ids for a model without a tokenizer.
 
     Args:
-        longest: no request may have more tokens than this, prompt and output together. Prompts
-            that are too long lose their middle.
+        tokenizer: the model's tokenizer, or `None`.
+        vocab_size: upper bound of the drawn token ids.
+        longest: largest number of tokens of a request, prompt and output together. The middle of a prompt
+            that is too long is cut out.
 
     Raises:
-        ConfigError: `longest` leaves no room for a prompt and an output.
+        ConfigError: `longest` leaves no space for a prompt and an output.
     """
     if longest < 2:
-        raise ConfigError(f"the demo needs room for a prompt and an output: at least 2 tokens, not {longest}")
+        raise ConfigError(f"the demo needs a prompt and an output: at least 2 tokens, not {longest}")
     requests: list[DemoRequest] = []
     for number, plan in enumerate(_PLANS):
         text = _SHARED + plan.text if plan.shares else plan.text
@@ -111,7 +114,7 @@ def make_workload(tokenizer: Tokenizer | None, vocab_size: int, longest: int) ->
 
 
 def _draw(plan: _Plan, number: int, vocab_size: int) -> list[int]:
-    """As many token ids as a tokenizer with four characters to a token would give."""
+    """Random token ids, one for every four characters of the prompt."""
 
     def ids(seed: int, text: str) -> list[int]:
         draw = random.Random(seed)

@@ -1,4 +1,4 @@
-"""`minipaged doctor`: whether the engine can run here, and with what."""
+"""`minipaged doctor`: whether the engine can run here, and with which devices and models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings. 0 if the engine can run here, 1 if not."""
+    """Print the findings. Returns 0 if the engine can run here, otherwise 1."""
     from rich.console import Console
 
     console = Console(markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""The options that all commands with an engine share, and what they mean for it."""
+"""The command-line options that all commands with an engine share, and their values for the engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def max_model_len(text: str) -> int | Literal["auto"]:
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser, *, model: str) -> None:
-    """Add `--model` and the engine's options. One that is not given stays `None`."""
+    """Add `--model` and the engine's options. An option that the user does not give stays `None`."""
     parser.add_argument(
         "--model",
         default=model,
@@ -45,29 +45,32 @@ def add_engine_arguments(parser: argparse.ArgumentParser, *, model: str) -> None
         "--stage",
         type=int,
         choices=range(1, NUM_STAGES + 1),
-        help="the engine as it is after that chapter of the course; other options go before its settings "
-        f"(default {NUM_STAGES}, all of it)",
+        help="the engine as it is after that chapter of the course; other options override its settings "
+        f"(default {NUM_STAGES}, the complete engine)",
     )
-    group.add_argument("--dtype", choices=get_args(DType), help="of weights and KV cache (default auto)")
+    group.add_argument(
+        "--dtype", choices=get_args(DType), help="dtype of weights and KV cache (default auto)"
+    )
     group.add_argument("--device", help="auto, cpu, cuda or mps (default auto)")
     group.add_argument("--block-size", type=positive_int, metavar="N", help="tokens per block (default 16)")
     pool = group.add_mutually_exclusive_group()
     pool.add_argument(
-        "--num-blocks", type=positive_int, metavar="N", help="blocks in the pool, the null block included"
+        "--num-blocks", type=positive_int, metavar="N", help="blocks in the pool, including the null block"
     )
     pool.add_argument(
         "--kv-memory",
         dest="kv_cache_memory_bytes",
         type=memory_amount,
         metavar="1GiB",
-        help="memory for the KV cache (default on a CPU: a quarter of what is free, or less if "
+        help="memory for the KV cache (default on a CPU: a quarter of the free memory, or less if "
         "--max-num-seqs requests need less)",
     )
     group.add_argument(
         "--max-model-len",
         type=max_model_len,
         metavar="N",
-        help="longest prompt plus output, in tokens; auto: the longest that fits (default: the model's own)",
+        help="largest number of tokens of prompt and output together; auto: the largest that fits "
+        "(default: the model's own)",
     )
     group.add_argument(
         "--max-num-seqs", type=positive_int, metavar="N", help="most sequences in one step (default 128)"
@@ -90,7 +93,7 @@ def add_engine_arguments(parser: argparse.ArgumentParser, *, model: str) -> None
         "--enforce-eager",
         action="store_const",
         const=True,
-        help="on a GPU: launch each kernel of a decode step by itself, without CUDA graphs",
+        help="on a GPU: launch the kernels of a decode step one by one, without CUDA graphs",
     )
     group.add_argument(
         "--load-format", choices=get_args(LoadFormat), help="dummy: random weights of the real shape"
@@ -98,7 +101,7 @@ def add_engine_arguments(parser: argparse.ArgumentParser, *, model: str) -> None
 
 
 def engine_options(args: argparse.Namespace) -> EngineOptions:
-    """The engine options that were given; with `--stage`, on top of those of the stage."""
+    """The engine options that the user gave. With `--stage`, they override the options of the stage."""
     options = EngineOptions() if args.stage is None else stage_options(args.stage)
     for name in _ENGINE_OPTIONS:
         value = getattr(args, name)
@@ -108,11 +111,10 @@ def engine_options(args: argparse.Namespace) -> EngineOptions:
 
 
 def fetch_model(args: argparse.Namespace) -> None:
-    """Fetch the model if it is not on this machine. In a terminal, say that it is being loaded, and
-    show a progress bar.
+    """Fetch the model if it is not on this machine. In a terminal, show a message and a progress bar.
 
     Raises:
-        ModelNotFoundError: no such model, or it cannot be fetched.
+        ModelNotFoundError: there is no such model, or it cannot be fetched.
     """
     from minipaged.loading.locations import locate_or_fetch
 

@@ -32,11 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "prompts",
         metavar="PROMPT",
         nargs="*",
-        help="a text to go on with; without one, each line of stdin that is not blank is a prompt",
+        help="a text to continue; without one, each line of stdin that is not blank is a prompt",
     )
     parser.add_argument("--n", type=int, metavar="N", help="samples of each prompt (default 1)")
     parser.add_argument(
-        "--token-ids", action="store_true", help="a PROMPT is token ids, with commas or spaces between them"
+        "--token-ids", action="store_true", help="each PROMPT is a list of token ids, with commas or spaces"
     )
     parser.add_argument(
         "--json", action="store_true", help="print each output as a line of JSON, with its token ids"
@@ -46,7 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the outputs. Raises `MinipagedError` for what cannot be served."""
+    """Print the outputs.
+
+    Raises:
+        MinipagedError: the model cannot be loaded, or a prompt cannot be served.
+    """
     texts = args.prompts or _read_prompts()
     prompts: list[Prompt] = [parse_token_ids(text) if args.token_ids else text for text in texts]
     params = sampling_params(args, OWN)
@@ -99,7 +103,7 @@ def parse_token_ids(text: str) -> list[int]:
     """`"1, 2 3"` as `[1, 2, 3]`.
 
     Raises:
-        PromptError: something else than integers.
+        PromptError: the text contains something other than integers.
     """
     try:
         return [int(word) for word in text.replace(",", " ").split()]
@@ -149,7 +153,7 @@ def _print_texts(outputs: Sequence[RequestOutput], *, has_text: bool) -> None:
                 number = f" (sample {sample.index})" if len(output.outputs) > 1 else ""
                 console.print(f"--- {_shortened(prompt)}{number}", style="bold", soft_wrap=True)
             text = sample.text if has_text else " ".join(map(str, sample.token_ids))
-            # What goes to a file or a pipe is exactly what the model said.
+            # A file or a pipe gets the model's exact text.
             print(printable(text, keep="\n\t") if console.is_terminal else text)
 
 
@@ -158,7 +162,7 @@ def _shortened(text: str, width: int = 60) -> str:
 
 
 def _report_failures(outputs: Sequence[RequestOutput]) -> int:
-    """Say which requests ended in an error of their own; the others are not affected."""
+    """Say which requests ended in an error. The other requests are not affected."""
     failed: list[tuple[int, CompletionOutput]] = [
         (number, sample)
         for number, output in enumerate(outputs)

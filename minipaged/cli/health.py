@@ -1,6 +1,6 @@
-"""What `minipaged doctor` looks at: packages, devices, Triton, models, folders.
+"""The checks of `minipaged doctor`: packages, devices, Triton, models, folders.
 
-Each check reports what it finds and never raises: a broken installation is the case that it is for.
+Each check reports its findings and never raises, since it must also work on a broken installation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minipaged.view.byte_amounts import format_binary
 TRITON_TIMEOUT_SECONDS = 120
 
 State = Literal["good", "absent", "broken"]
-"""`absent` is no fault: a GPU that is not there, a model that was not fetched."""
+"""`absent` is not a fault. Examples are a missing GPU and a model that was not fetched."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Package:
-    """A package that the engine imports, and the oldest version (major, minor) that will do."""
+    """A package that the engine imports, and its oldest usable version (major, minor)."""
 
     name: str
     module: str
@@ -81,7 +81,7 @@ def package(wanted: Package) -> Finding:
         return Finding(wanted.name, fault, f"{version} is older than {_dotted(wanted.minimum)}")
     try:
         importlib.import_module(wanted.module)
-    except Exception as error:  # whatever a broken installation raises
+    except Exception as error:  # a broken installation may raise any exception
         return Finding(wanted.name, fault, f"{version} cannot be imported: {_last_line(str(error))}")
     return Finding(wanted.name, "good", version)
 
@@ -136,7 +136,7 @@ def triton() -> Finding:
     if not on_gpu:
         environ["TRITON_INTERPRET"] = "1"
     how = "compiled, on cuda" if on_gpu else "no GPU: under its interpreter, for tests"
-    # -P: the folder of the script, with our `kv` and `main` in it, stays off the import path.
+    # -P keeps the script's folder off the import path, since our modules `kv` and `main` are in it.
     probe = [sys.executable, "-P", str(Path(__file__).with_name("triton_probe.py"))]
     try:
         done = subprocess.run(
@@ -156,7 +156,7 @@ def triton() -> Finding:
 
 
 def models() -> list[Finding]:
-    """The built-in names, and where each is. Looks, but fetches nothing."""
+    """The built-in models, and where each is. It fetches nothing."""
     try:
         from minipaged.loading.locations import BUILT_IN, locate
 

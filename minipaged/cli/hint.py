@@ -1,4 +1,4 @@
-"""`minipaged hint N.M`: the next of an exercise's three hints."""
+"""`minipaged hint N.M`: shows the next of an exercise's three hints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged hint`."""
     parser.add_argument("exercise", metavar="N.M", help="the exercise, as in 4.2")
     parser.add_argument(
-        "--level", type=int, choices=(1, 2, 3), help="this hint, and not the next one; 3 is nearly the code"
+        "--level", type=int, choices=(1, 2, 3), help="show this hint, not the next one; 3 is nearly the code"
     )
 
 

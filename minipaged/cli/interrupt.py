@@ -1,4 +1,4 @@
-"""Ctrl-C as a question that is asked between two steps, and no exception in the middle of one."""
+"""Ctrl-C as a flag that is checked between two steps, instead of an exception in the middle of a step."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from types import FrameType
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Within the block, the first Ctrl-C is only noted; a second one interrupts as usual.
+    """Within the `with` block, the first Ctrl-C only sets a flag. A second Ctrl-C interrupts as usual.
 
     Yields:
-        A function that says whether Ctrl-C was pressed. Outside of the main thread, where Python
-        takes no signals, it always says no.
+        A function that returns whether Ctrl-C was pressed. Outside of the main thread it always returns
+        False, since Python handles signals only in the main thread.
     """
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():

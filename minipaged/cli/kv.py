@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory",
         type=memory_amount,
         metavar="24GiB",
-        help="the device's memory: weights come off it, the rest is KV cache",
+        help="the device's memory: the weights are subtracted, the rest is KV cache",
     )
     memory.add_argument(
         "--kv-memory", type=memory_amount, metavar="12GiB", help="memory for the KV cache alone"
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the sizes. Raises `MinipagedError` for a model or an amount that cannot be used."""
+    """Print the sizes. Raises `MinipagedError` if the model or an amount cannot be used."""
     from rich.console import Console
 
     from minipaged.loading.shape_lookup import shape_of
@@ -82,9 +82,9 @@ def run(args: argparse.Namespace) -> int:
     budget = kv_budget(args, model, dtype)
     num_blocks = None if budget is None else num_blocks_that_fit(budget.num_bytes, shape, args.block_size)
 
-    # Names may hold brackets, which rich would read as its markup.
+    # Names may contain brackets, which rich would read as markup.
     console = Console(markup=False, highlight=False)
-    # Prose is left for the terminal to wrap: in a file or a pipe, a line stays one line.
+    # The terminal wraps prose. In a file or a pipe, a line stays one line.
     console.print(describe(model, dtype), soft_wrap=True)
     console.print(formula(shape), soft_wrap=True)
     block = f"A block of {args.block_size} tokens: {_bytes(bytes_per_block(shape, args.block_size))}"
@@ -122,7 +122,7 @@ def formula(shape: KVShape) -> str:
 
 
 def context_lengths(longest: int) -> list[int]:
-    """512, doubled up to the model's longest, and that."""
+    """512 and its doubles below `longest`, then `longest` itself."""
     lengths = []
     length = SHORTEST_LENGTH
     while length < longest:
@@ -133,23 +133,23 @@ def context_lengths(longest: int) -> list[int]:
 
 @dataclass(frozen=True)
 class KVBudget:
-    """Memory for the KV cache, and in words how it came about."""
+    """Memory for the KV cache, and the arithmetic behind it as text."""
 
     num_bytes: int
     arithmetic: str
 
 
 def kv_budget(args: argparse.Namespace, model: ModelShape, dtype: str) -> KVBudget | None:
-    """What `--memory` or `--kv-memory` leaves for the KV cache; `None` without either.
+    """Memory for the KV cache with `--memory` or `--kv-memory`; `None` without either option.
 
     Raises:
-        ConfigError: the weights alone are too large, or their size is not known.
+        ConfigError: the weights leave no memory, or their size is not known.
     """
     if args.kv_memory is not None:
         return KVBudget(args.kv_memory, f"KV cache: {_bytes(args.kv_memory)}")
     if args.memory is None:
         if args.weights is not None:
-            raise ConfigError("--weights come off a device's memory: give --memory as well")
+            raise ConfigError("--weights is subtracted from a device's memory: give --memory as well")
         return None
     weights = args.weights or model.weights_bytes(dtype)
     if weights is None:
@@ -158,7 +158,7 @@ def kv_budget(args: argparse.Namespace, model: ModelShape, dtype: str) -> KVBudg
             "--weights 8GB, or give the memory for the KV cache alone, as in --kv-memory 12GiB"
         )
     usable = int(args.memory * args.gpu_memory_utilization)
-    # Answer in the units of the question: 24GB is no whole number of MiB.
+    # Answer in the user's units: 24GB is not a whole number of MiB.
     amount = format_binary if args.memory % 2**20 == 0 else format_decimal
     terms = f"{amount(args.memory)} × {args.gpu_memory_utilization:g} − {amount(weights)} of weights"
     if weights >= usable:
@@ -172,8 +172,10 @@ def kv_budget(args: argparse.Namespace, model: ModelShape, dtype: str) -> KVBudg
 
 
 def summary(num_blocks: int, block_size: int, longest: int) -> list[str]:
-    """The engine's log line for requests of up to `longest` tokens; if none of that length fits,
-    why, and the log line for the longest that does."""
+    """The engine's log line for requests of up to `longest` tokens.
+
+    If no request of that length fits: the reason, and the log line for the longest requests that fit.
+    """
     try:
         max_model_len = resolve_max_model_len(longest, longest, num_blocks, block_size)
         return [log_line(num_blocks, block_size, max_model_len)]

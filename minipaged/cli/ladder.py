@@ -1,4 +1,4 @@
-"""`minipaged ladder`: one workload at every stage of the engine, and what each stage bought."""
+"""`minipaged ladder`: runs one workload at every stage of the engine, and shows the gain of each stage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_REQUESTS = 100_000
 
 
 def stages(text: str) -> tuple[int, ...]:
-    """Stages, such as `1-8` or `2,5-8`, in their order and each once."""
+    """Parse a list of stages such as `1-8` or `2,5-8`. The result is sorted, each stage once."""
     chosen: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
@@ -37,7 +37,7 @@ def stages(text: str) -> tuple[int, ...]:
                 f"{text!r} is not a list of stages such as 1-8 or 2,5-8"
             ) from None
         if not 1 <= begin <= end <= NUM_STAGES:
-            raise argparse.ArgumentTypeError(f"{part!r} are no stages: there are 1 to {NUM_STAGES}")
+            raise argparse.ArgumentTypeError(f"{part!r} is not in range: the stages are 1 to {NUM_STAGES}")
         chosen.update(range(begin, end + 1))
     return tuple(sorted(chosen))
 
@@ -50,7 +50,7 @@ def seed(text: str) -> int:
 
 
 def picture(text: str) -> Path:
-    """A `new_file` whose ending is that of a picture."""
+    """A `new_file` with the file name extension of a picture."""
     path = new_file(text)
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise argparse.ArgumentTypeError(f"{text!r} must end in .png, .svg or .pdf")
@@ -58,7 +58,7 @@ def picture(text: str) -> Path:
 
 
 def num_requests(text: str) -> int:
-    """An integer of at least 1, and not so large that drawing the workload alone fills the memory."""
+    """An integer of at least 1. The upper limit keeps the workload's own size within memory."""
     count = positive_int(text)
     if count > MAX_REQUESTS:
         raise argparse.ArgumentTypeError(f"at most {MAX_REQUESTS:,} requests, not {count:,}")
@@ -73,7 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tiny, smollm2-135m, a folder, a .gguf file, or a hub id (default tiny)",
     )
     parser.add_argument(
-        "--requests", type=num_requests, metavar="N", default=NUM_REQUESTS, help=f"(default {NUM_REQUESTS})"
+        "--requests",
+        type=num_requests,
+        metavar="N",
+        default=NUM_REQUESTS,
+        help=f"number of requests (default {NUM_REQUESTS})",
     )
     parser.add_argument(
         "--seed", type=seed, metavar="N", default=0, help="another seed draws another workload (default 0)"
@@ -83,11 +87,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=stages,
         metavar="1-8",
         default=tuple(range(1, NUM_STAGES + 1)),
-        help="such as 2,5-8 (default 1-8); stage 1 takes the longest",
+        help="stages to run, such as 2,5-8 (default 1-8); stage 1 takes the longest",
     )
     pool = parser.add_mutually_exclusive_group()
     pool.add_argument(
-        "--num-blocks", type=positive_int, metavar="N", help="KV memory in blocks, the null block included"
+        "--num-blocks", type=positive_int, metavar="N", help="KV memory in blocks, including the null block"
     )
     pool.add_argument(
         "--kv-memory",
@@ -99,8 +103,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-model-len",
         type=positive_int,
         metavar="N",
-        help="longest prompt plus output, in tokens, to which the workload's lengths are scaled "
-        f"(default {MAX_MODEL_LEN}, or what the model or the KV memory allows)",
+        help="largest number of tokens of prompt and output together; the workload is scaled to it "
+        f"(default {MAX_MODEL_LEN}, or less if the model or the KV memory allows less)",
     )
     parser.add_argument(
         "--block-size", type=positive_int, metavar="N", default=16, help="tokens per block (default 16)"
@@ -114,11 +118,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="dummy: random weights of the real shape",
     )
     parser.add_argument("--out", type=new_file, metavar="FILE.json", help="write all results to a file")
-    parser.add_argument("--plot", type=picture, metavar="FILE.png", help="draw them into a file")
+    parser.add_argument("--plot", type=picture, metavar="FILE.png", help="draw all results into a file")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the ladder; 1 if the stages disagree. Raises `MinipagedError` for what cannot be run."""
+    """Run the ladder. Returns 0, or 1 if the stages' tokens differ.
+
+    Raises:
+        MinipagedError: the ladder cannot be run with this model or these sizes.
+    """
     import torch
 
     from minipaged.bench.ladder import LadderResult
@@ -128,8 +136,8 @@ def run(args: argparse.Namespace) -> int:
     ladder, workloads = prepare(args)
     decoder = ladder.model.decoder
     remark(
-        f"{ladder.num_usable_blocks:,} blocks of {args.block_size} tokens at each stage that has a KV cache; "
-        "the null block of a paged one comes on top, so that all have room for as many tokens"
+        f"{ladder.num_usable_blocks:,} blocks of {args.block_size} tokens at each stage that has a KV cache. "
+        "A paged cache has the null block in addition, so every stage can hold the same number of tokens."
     )
     console, results = stdout_console(), []
     with suitable_threads(decoder):
@@ -161,7 +169,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def progress(workload: Workload) -> Iterator[Callable[[int], OnTokens]]:
-    """A bar for each stage, in a terminal. Yields what begins the bar of a stage."""
+    """Show a progress bar for each stage, in a terminal. Yields a function that starts a stage's bar."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from minipaged.bench.ladder import STAGE_NAMES
@@ -180,6 +188,6 @@ def progress(workload: Workload) -> Iterator[Callable[[int], OnTokens]]:
 def _report_differences(results: Sequence[WorkloadResult], dtype: str) -> int:
     different = [result for result in results if result.difference is not None]
     for result in different:
-        rounding = "" if dtype == "float32" else f"; in {dtype} that may be rounding: try --dtype float32"
+        rounding = "" if dtype == "float32" else f"; in {dtype} this may be rounding: try --dtype float32"
         remark(f"{result.name}: {result.difference}{rounding}")
     return EXIT_DIFFERENT_TOKENS if different else 0

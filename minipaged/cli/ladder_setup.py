@@ -1,4 +1,4 @@
-"""What the ladder runs: the model, the sizes that fit it, and the workloads."""
+"""The setup of the ladder: the model, the sizes that fit it, and the workloads."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 NUM_REQUESTS = 32
 MAX_MODEL_LEN = 256
-"""The context that the workload is scaled to, unless the model's is shorter: a quick one."""
+"""The context to which the workload is scaled, unless the model's is shorter. A short one, for speed."""
 
 NUM_LONGEST = 3
-"""So many requests of the maximum length fit into the KV memory that is chosen here: it must be scarce."""
+"""Number of requests of the maximum length that fit into the default KV memory. The memory must be scarce."""
 
 FEWEST_BLOCKS = 3
-"""The null block, and two that a request can use."""
+"""The null block, and two blocks for tokens."""
 
 PREFIX_STAGES = (2, 7, 8)
-"""The stages that the workload with a shared prefix is run at: the baseline, and without and with reuse."""
+"""Stages for the workload with a shared prefix: the baseline, and the stages without and with reuse."""
 
 PREFIX_TOKENS = 341
 PREFIX_MAX_MODEL_LEN = 2048
@@ -36,10 +36,10 @@ PREFIX_MAX_MODEL_LEN = 2048
 
 
 def prepare(args: argparse.Namespace) -> tuple[Ladder, list[tuple[Workload, Sequence[int]]]]:
-    """Load the model, fit the sizes to it, and draw the workloads, each with the stages to run it at.
+    """Load the model, fit the sizes to it, and draw the workloads, each with its list of stages.
 
     Raises:
-        ConfigError: sizes that do not go together.
+        ConfigError: the sizes do not fit together.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
     from minipaged.bench.ladder import Ladder
@@ -75,10 +75,10 @@ def prepare(args: argparse.Namespace) -> tuple[Ladder, list[tuple[Workload, Sequ
 
 
 def choose_sizes(args: argparse.Namespace, model: LoadedModel) -> tuple[int, int]:
-    """The KV memory in blocks, the null block left out, and the longest request in tokens.
+    """The KV memory in blocks, without the null block, and the length of the longest request in tokens.
 
     Raises:
-        ConfigError: hardly any memory.
+        ConfigError: the memory is too small for any request.
     """
     shape = model.config
     longest = min(MAX_MODEL_LEN, shape.max_position_embeddings)
@@ -92,7 +92,7 @@ def choose_sizes(args: argparse.Namespace, model: LoadedModel) -> tuple[int, int
         return NUM_LONGEST * blocks_needed(longest, args.block_size), longest
     if num_blocks < FEWEST_BLOCKS:
         raise ConfigError(
-            f"the KV memory is {num_blocks} blocks, the null block included: the ladder needs at least "
+            f"the KV memory is {num_blocks} blocks, including the null block: the ladder needs at least "
             f"{FEWEST_BLOCKS}"
         )
     usable = num_blocks - 1

@@ -1,8 +1,7 @@
 """The command `minipaged`: finds the subcommand's module, and turns errors into one line.
 
-A subcommand is a module with `add_arguments(parser)` and `run(args) -> int`. It is imported only
-when it is the one that was asked for, and imports torch only inside `run`, so that `--help` answers
-at once.
+A subcommand is a module with `add_arguments(parser)` and `run(args) -> int`. Only the chosen subcommand's
+module is imported, and it imports torch only inside `run`. So `--help` answers at once.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from minipaged.errors import MinipagedError
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
-EXIT_BROKEN_PIPE = 1  # as rich has it, and the Python manual
+EXIT_BROKEN_PIPE = 1  # as in rich and in the Python manual
 
 
 class CommandModule(Protocol):
-    """What a subcommand's module offers."""
+    """The interface of a subcommand's module."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it, and return the exit code."""
+        """Run the subcommand, and return the exit code."""
         ...
 
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand: its name, its module, one line of help, and a line to try."""
+    """A subcommand: its name, its module, one line of help, and an example."""
 
     name: str
     module: str
@@ -76,7 +75,7 @@ COMMANDS = (
     Command(
         "ladder",
         "minipaged.cli.ladder",
-        "one workload at every stage of the engine, and what each stage bought",
+        "run one workload at every stage of the engine, and show the gain of each stage",
         "minipaged ladder --requests 16 --stages 2-8",
     ),
     Command(
@@ -100,7 +99,7 @@ COMMANDS = (
     Command(
         "check",
         "minipaged.cli.check",
-        "the course: what the tests say of a chapter or an exercise",
+        "the course: run the tests of a chapter or an exercise",
         "minipaged check 4.2 --watch",
     ),
     Command(
@@ -112,13 +111,13 @@ COMMANDS = (
     Command(
         "solution",
         "minipaged.cli.solution",
-        "the course: an exercise's worked solution; asks before it spoils",
+        "the course: an exercise's worked solution; asks before it shows one that you have not solved",
         "minipaged solution 4.2",
     ),
     Command(
         "reset",
         "minipaged.cli.reset",
-        "the course: a chapter's exercises as they were; keeps your file beside them",
+        "the course: restore a chapter's exercise file; your version is kept under another name",
         "minipaged reset 4",
     ),
     Command(
@@ -131,7 +130,7 @@ COMMANDS = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports a bad argument in one line; the usage is one `--help` away."""
+    """Reports a bad argument in one line, without the usage text of `--help`."""
 
     def error(self, message: str) -> NoReturn:
         _report(f"{message} (see {self.prog} --help)")
@@ -142,10 +141,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: the arguments; `None` for those of the process.
+        argv: the arguments; `None` for the arguments of the process.
 
     Returns:
-        The exit code: the command's own, 2 for bad input, 130 after Ctrl-C.
+        The exit code: the command's own code, 2 for bad input, or 130 after Ctrl-C.
 
     Raises:
         SystemExit: from argparse, after `--help`, `--version` or a bad argument.
@@ -160,8 +159,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_BAD_INPUT
     except OSError as error:
         if isinstance(error, BrokenPipeError):
-            # Whoever read our output has left (`| head`). Python flushes stdout once more as it ends:
-            # that must not fail as well.
+            # The reader of our output has ended (`| head`). Python flushes stdout again at exit, and that
+            # must not fail too.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_BROKEN_PIPE
         _report(f"cannot read or write: {error}")
@@ -172,8 +171,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _mend_streams() -> None:
-    """Closed streams go nowhere, and what an encoding does not have is shown as `?`: a command must not
-    fail because of where its output goes. A line of the input is its text alone."""
+    """Make sure that no command fails because of its output streams.
+
+    Output to closed streams is dropped. Characters that the stream's encoding lacks are shown as `?`. Input
+    lines lose a carriage return or a byte-order mark.
+    """
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end of the process)
     if sys.stderr is None:

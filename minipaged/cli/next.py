@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the first exercise that does not pass yet, from where the reader is on."""
+    """Show the next exercise that does not pass yet."""
     from minipaged.course import folders, registry, stubs
     from minipaged.course.implementation import implementation
     from minipaged.course.progress import next_exercise
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     console.print(f"check    minipaged check {exercise.number}")
     console.print(f"stuck?   minipaged hint {exercise.number}")
     console.print()
-    # A method is shown in its class, whose docstring says what it is.
+    # A method is shown with its whole class, since the class docstring explains it.
     whole = dict.fromkeys(name.partition(".")[0] for name in names)
     text = mine.source()
     there = [name for name in whole if stubs.has(text, name)]

@@ -7,7 +7,8 @@ import argparse
 from minipaged.cli.streams import stdout_console
 from minipaged.cli.waiting import readers_progress
 
-CHECKING = "Checking what has changed. The first time, half a minute or so: the engine's loops are compiled …"
+CHECKING = "Checking what has changed. The first check compiles the engine's loops: about half a minute …"
+"""Shown before the check, since the check prints nothing while it runs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check what has changed, and draw everything."""
+    """Check changed exercises, and draw the whole course."""
     from minipaged.course.progress import next_exercise
     from minipaged.course.progress_view import ProgressView
 

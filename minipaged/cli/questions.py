@@ -1,4 +1,4 @@
-"""Asking before something that cannot be taken back."""
+"""Asks for confirmation before a step that cannot be undone."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ def confirmed(question: str, *, yes: bool) -> bool:
     """Whether the answer is yes.
 
     Args:
-        question: is asked in the terminal.
-        yes: the answer is known, and nothing is asked.
+        question: the question to ask in the terminal.
+        yes: take the answer as yes, and do not ask.
 
     Raises:
-        CourseError: nobody can be asked.
+        CourseError: stdin is not a terminal, so the question cannot be asked.
     """
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise CourseError(f"{question} There is nobody to ask here: say --yes")
+        raise CourseError(f"{question} This is not a terminal, so the question cannot be asked: add --yes")
     try:
         answer = input(f"{question} [y/N] ")
     except EOFError:

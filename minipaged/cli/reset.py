@@ -1,4 +1,4 @@
-"""`minipaged reset N`: a chapter's exercise file as it was; the reader's stays beside it."""
+"""`minipaged reset N`: restores a chapter's exercise file. The reader's version gets another name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reset one file. 1 if the answer was no."""
+    """Reset one file. Returns 1 if the answer was no, otherwise 0."""
     from minipaged.course import folders, registry
     from minipaged.course.generate import is_untouched, stub_of
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if path.is_file():
         kept = _free_name(path)
-        question = f"Reset {shown}? Your file stays, as {kept.name}."
+        question = f"Reset {shown}? Your file is kept as {kept.name}."
         if not confirmed(question, yes=args.yes):
             console.print("Nothing was changed.")
             return EXIT_NOT_DONE
@@ -48,17 +48,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _chapter(text: str) -> int:
-    """A chapter's number; of an exercise's it says why it is none."""
+    """A chapter's number. For the number of an exercise, the error explains why it is wrong."""
     if "." in text:
         chapter = text.partition(".")[0]
         raise argparse.ArgumentTypeError(
-            f"{text!r}: reset takes a whole chapter, and keeps your file beside it: minipaged reset {chapter}"
+            f"{text!r} is an exercise, but reset restores a whole chapter: minipaged reset {chapter}. It "
+            "keeps your file under another name"
         )
     return positive_int(text)
 
 
 def _free_name(path: Path) -> Path:
-    """`ch04_x.kept1.py`, or the first number that is not taken."""
+    """A name such as `ch04_x.kept1.py`, with the first number that is not used."""
     number = 1
     while True:
         kept = path.with_name(f"{path.stem}.kept{number}.py")

@@ -1,4 +1,4 @@
-"""`minipaged solution N.M`: the worked solution of one exercise."""
+"""`minipaged solution N.M`: shows the worked solution of one exercise."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ EXIT_NOT_SHOWN = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged solution`."""
     parser.add_argument("exercise", metavar="N.M", help="the exercise, as in 4.2")
-    parser.add_argument("--yes", action="store_true", help="show it, whether it is solved or not")
+    parser.add_argument("--yes", action="store_true", help="show it even if the exercise is not solved yet")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the solution. 1 if the answer was no."""
+    """Show the solution. Returns 1 if the answer was no, otherwise 0."""
     from minipaged.course import folders, registry, stubs
     from minipaged.course.implementation import implementation
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.yes:
         ((_, results),) = readers_progress("Checking whether you have solved it …", [chapter])
         solved = any(each.exercise == exercise and each.state == "pass" for each in results)
-        question = f"{exercise.number} is not solved yet. Show the solution all the same?"
+        question = f"{exercise.number} is not solved yet. Show the solution anyway?"
         if not solved and not confirmed(question, yes=False):
             console.print(f"Not shown. A hint: minipaged hint {exercise.number}")
             return EXIT_NOT_SHOWN

@@ -1,4 +1,4 @@
-"""Python source on a console: in colours in a terminal, and as it is elsewhere."""
+"""Prints Python source: with colours in a terminal, as plain text elsewhere."""
 
 from __future__ import annotations
 

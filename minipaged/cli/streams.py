@@ -1,4 +1,4 @@
-"""What goes where: results to stdout, everything else to stderr."""
+"""The output streams: results go to stdout, everything else goes to stderr."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 def stdout_console() -> Console:
-    """A console that takes text as it is: brackets in a model's text are no markup."""
+    """A console for stdout that prints text unchanged. Brackets in a model's text are not markup."""
     return _console(sys.stdout)
 
 
 def stderr_console() -> Console:
-    """The same for stderr."""
+    """A console for stderr that prints text unchanged."""
     return _console(sys.stderr)
 
 
 def remark(text: str) -> None:
-    """A line on stderr beside the results, dim in a terminal. It is not wrapped."""
+    """Print a line on stderr. It is dim in a terminal, and not wrapped."""
     stderr_console().print(text, style="dim", soft_wrap=True)
 
 
@@ -29,6 +29,6 @@ def _console(stream: object) -> Console:
     from rich.console import Console
 
     if isinstance(stream, io.TextIOWrapper):
-        # Show `?` for what the stream's encoding does not have, rather than fail.
+        # Show `?` instead of failing on characters that the stream's encoding lacks.
         stream.reconfigure(errors="replace")
     return Console(stderr=stream is sys.stderr, markup=False, highlight=False, emoji=False)

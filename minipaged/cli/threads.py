@@ -1,4 +1,4 @@
-"""How many threads torch should use: for a small model, one."""
+"""Sets the number of torch's threads: one for a small model."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ if TYPE_CHECKING:
     from torch import nn
 
 SMALL_MODEL = 10_000_000
-"""Parameters. Below that, an operation is over before a second thread has begun to help; and where
-other programs keep the cores busy, waiting for that thread makes a step many times slower."""
+"""Parameters of a small model are fewer than that. Its operations end before a second thread could start to
+help. If other programs keep the cores busy, waiting for that thread makes a step many times slower."""
 
 
 @contextmanager
 def suitable_threads(decoder: nn.Module) -> Iterator[None]:
-    """Within the block, torch uses one thread if the model is small, and afterwards as many as before."""
+    """Within the `with` block, torch uses one thread if the model is small.
+
+    The previous number of threads is restored afterwards.
+    """
     import torch
 
     before = torch.get_num_threads()

@@ -1,7 +1,7 @@
-"""Runs one tiny Triton kernel, to see whether Triton can run here: `doctor` starts this file.
+"""Runs one tiny Triton kernel, to see whether Triton works here. `minipaged doctor` starts this file.
 
-A process of its own, because Triton decides when it is imported whether kernels are compiled or
-interpreted (`TRITON_INTERPRET=1`), and because a broken compiler may take the process down.
+It needs its own process for two reasons. Triton decides at its import whether kernels are compiled or
+interpreted (`TRITON_INTERPRET=1`). And a broken compiler may crash the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def add_one(values, count):
 
 
 def main(device: str) -> int:
-    """Exit code 0 if the kernel ran and was right."""
+    """Returns exit code 0 if the kernel ran and its result was right."""
     values = torch.zeros(NUM_ELEMENTS, device=device)  # [NUM_ELEMENTS]
     add_one[(1,)](values, NUM_ELEMENTS)
     return 0 if values.tolist() == [1.0] * NUM_ELEMENTS else 1

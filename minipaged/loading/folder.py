@@ -27,20 +27,20 @@ _PLAIN_FIELDS = frozenset(
         "clean_up_tokenization_spaces",
     )
 )
-"""Of tokenizer_config.json: those that do not change how tokenizer.json reads a text."""
+"""Fields of tokenizer_config.json that do not change how tokenizer.json encodes a text."""
 
 
 def read_config(folder: Path) -> ModelConfig:
     """The model's shape from config.json; where it stops and how it is sampled from generation_config.json.
 
     Raises:
-        ModelNotFoundError: no config.json.
-        UnsupportedModelError: an unreadable configuration, or one of a model that is not supported.
+        ModelNotFoundError: the folder has no config.json.
+        UnsupportedModelError: the configuration is unreadable, or its model is not supported.
     """
     if not (folder / "config.json").is_file():
         ggufs = sorted(path.name for path in folder.glob("*.gguf"))
         hint = f" To load {ggufs[0]}, give its own path." if ggufs else ""
-        raise ModelNotFoundError(f"{folder} is no model folder: it has no config.json.{hint}")
+        raise ModelNotFoundError(f"{folder} is not a model folder: it has no config.json.{hint}")
     values = read_json(folder / "config.json")
     try:
         config = read_hf_config(values)
@@ -60,7 +60,7 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     """The tokenizer, or `None` for a folder without one.
 
     Raises:
-        UnsupportedModelError: there are tokenizer files, but no fast tokenizer comes of them.
+        UnsupportedModelError: there are tokenizer files, but they give no fast tokenizer.
     """
     if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
         return None
@@ -68,10 +68,10 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
 
 
 def _plain_tokenizer(folder: Path) -> Tokenizer | None:
-    """The tokenizer if tokenizer.json says all about it: then transformers need not be imported.
+    """The tokenizer, if tokenizer.json describes it completely; otherwise `None`.
 
-    So it is where transformers 5 has written its general class (`backend` is its mark), without anything
-    that changes what the file says.
+    In that case transformers is not imported. tokenizer.json is complete if transformers 5 wrote it with its
+    general class (recognised by the field `backend`), and if no other file or field changes its meaning.
     """
     plain = all((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
     if not plain or any((folder / name).exists() for name in _MORE_TOKENIZER_FILES):
@@ -93,7 +93,10 @@ def _plain_tokenizer(folder: Path) -> Tokenizer | None:
 
 
 def _names_special_tokens(config: Mapping[str, object], backend: Backend) -> bool:
-    """Whether the tokens that a configuration names are special ones already: transformers makes them so."""
+    """Whether all tokens that the configuration names are already special tokens of the backend.
+
+    If not, transformers would make them special, so transformers must load the tokenizer.
+    """
     special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
     named = [value for name, value in config.items() if name.endswith("_token") and value is not None]
     return all(isinstance(token, str) and token in special for token in named)
@@ -104,6 +107,6 @@ def _hf_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    # What it raises depends on the tokenizer's class, and on the packages that the class asks for.
+    # The exception depends on the tokenizer's class, and on the packages that the class needs.
     except Exception as error:
         raise UnsupportedModelError(f"The tokenizer in {folder} cannot be loaded: {error}") from error

@@ -18,11 +18,11 @@ _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
 
 def read_config(file: GgufFile) -> ModelConfig:
-    """Reads the metadata. Mistral models call themselves llama here, and compute the same.
+    """Read the metadata. In GGUF, Mistral models have the architecture llama, whose computation is the same.
 
     Raises:
-        UnsupportedModelError: an architecture or a feature that the decoder does not have, or
-            metadata without what is needed.
+        UnsupportedModelError: the decoder does not support the architecture or a feature, or the metadata
+            lacks a necessary key.
     """
     architecture = file.metadata.get("general.architecture")
     if architecture not in _ARCHITECTURES:
@@ -75,7 +75,7 @@ class _Metadata:
         value = self.value(key)
         value = default if value is None else value
         if isinstance(value, list) and value and all(item == value[0] for item in value):
-            value = value[0]  # one number for each layer, all the same
+            value = value[0]  # one number per layer, all equal
         if isinstance(value, bool) or not isinstance(value, int | float):
             found = "no" if value is None else f"{value!r} as"
             raise UnsupportedModelError(
@@ -86,7 +86,7 @@ class _Metadata:
 
     def integer(self, key: str, default: int | None = None) -> int:
         value = self.number(key, default)
-        if not float(value).is_integer():  # nor are infinity and NaN
+        if not float(value).is_integer():  # also refuses infinity and NaN
             raise UnsupportedModelError(
                 f"{self._file.path} has {value!r} as {self._architecture}.{key}; a whole number is needed."
             )
@@ -110,7 +110,7 @@ def _rope(file: GgufFile, get: _Metadata) -> RopeConfig:
     theta = get.number("rope.freq_base", 10_000.0)
     kind = get.value("rope.scaling.type")
     if _DIVISORS in file.tensors:
-        # Llama 3's scaling, worked out by the converter: a divisor for each frequency.
+        # Llama 3's RoPE scaling: the converter has computed a divisor for each frequency.
         tensor = file.tensors[_DIVISORS]
         if tensor.kind != GGMLQuantizationType.F32 or len(tensor.shape) != 1:
             raise unsupported(
@@ -119,7 +119,7 @@ def _rope(file: GgufFile, get: _Metadata) -> RopeConfig:
         (divisors,) = file.data(tensor).view("<f4")
         return RopeConfig(theta, "divisors", divisors=tuple(float(divisor) for divisor in divisors))
     if kind is None and (get.value("rope.scaling.factor") or get.value("rope.scale_linear")):
-        kind = "linear"  # older files name the factor alone, which can only be this one's
+        kind = "linear"  # older files have only a factor, which means linear scaling
     if kind in (None, "none"):
         return RopeConfig(theta)
     if kind == "linear":

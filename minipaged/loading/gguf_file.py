@@ -1,11 +1,11 @@
-"""The GGUF container: metadata, and where each tensor lies.
+"""The GGUF container: its metadata, and the position of each tensor.
 
-Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. A header; key-value pairs; for
-each tensor its name, shape, number format and offset; then the tensors' bytes, aligned. All
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The file consists of a header, key-value
+pairs, the name, shape, number format and offset of each tensor, and then the tensors' aligned bytes. All
 numbers are little-endian.
 
-The `gguf` package has a reader too. It makes a NumPy array for every string, and so takes seconds
-where a vocabulary of 50,000 tokens takes this one a fraction of one.
+The `gguf` package has a reader too, but it makes a NumPy array for every string. For a vocabulary of 50,000
+tokens it takes seconds; this reader takes a fraction of a second.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class GgufTensor:
     """One tensor in the file.
 
     Attributes:
-        shape: rows first, as torch has it (the file has it the other way round).
+        shape: rows first, as in torch. The file has the reverse order.
         kind: the number format, such as Q4_1.
-        start, size: in bytes, from the beginning of the file.
+        start: position of the first byte in the file.
+        size: number of bytes.
     """
 
     shape: tuple[int, ...]
@@ -51,11 +52,12 @@ class GgufFile:
     """An open GGUF file. Its bytes are mapped, not loaded.
 
     Attributes:
+        path: the file's path.
         metadata: all key-value pairs.
-        tensors: where each tensor lies, by its name in the file.
+        tensors: format and position of each tensor, by its name in the file.
 
     Raises:
-        WeightsError: not a GGUF file of version 2 or 3, or a damaged one.
+        WeightsError: the file is not a GGUF file of version 2 or 3, or it is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +65,7 @@ class GgufFile:
         self.metadata: dict[str, GgufValue] = {}
         self.tensors: dict[str, GgufTensor] = {}
         try:
-            # Copy-on-write: torch wants arrays that may be written; nothing reaches the file.
+            # Copy-on-write, because torch needs writable arrays. Nothing is written to the file.
             self._bytes = np.memmap(path, dtype=np.uint8, mode="c")
             self._parse(_Cursor(self._bytes.data))
         except _UNREADABLE as error:
@@ -72,7 +74,7 @@ class GgufFile:
             raise WeightsError(f"{path} is not a readable GGUF file: {error}") from error
 
     def data(self, tensor: GgufTensor) -> np.ndarray:
-        """A tensor's bytes: [rows, bytes per row] uint8 (a vector is one row), a view of the file."""
+        """A tensor's bytes, uint8 [rows, bytes per row], as a view of the file. A vector is one row."""
         flat = self._bytes[tensor.start : tensor.start + tensor.size]
         return flat.reshape(tensor.shape[0] if len(tensor.shape) > 1 else 1, -1)
 
@@ -112,7 +114,7 @@ class GgufFile:
 
 
 class _Cursor:
-    """Reads values one after the other from the file's bytes."""
+    """Reads the file's values one after the other."""
 
     def __init__(self, buffer: memoryview) -> None:
         self._buffer = buffer

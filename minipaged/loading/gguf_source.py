@@ -39,9 +39,9 @@ _ROWS_AT_ONCE = 4096
 class GgufSource:
     """The tensors of a GGUF file, under their Hugging Face names. See `TensorSource`.
 
-    For models of the llama architecture, GGUF's rows of the Q and K projections stand in the order
-    of the original RoPE, which rotates element 2i with 2i + 1; Hugging Face's, and ours, rotates i
-    with i + D / 2. They are put back: head by head, row (i, half) comes from row 2i + half.
+    For the llama architecture, GGUF orders the rows of the Q and K projections for the original RoPE, which
+    rotates element 2i with element 2i + 1. Hugging Face and this project rotate element i with element
+    i + D / 2. So the rows are reordered: in each head, row (i, half) comes from row 2i + half.
     """
 
     def __init__(self, file: GgufFile, config: ModelConfig) -> None:
@@ -53,14 +53,14 @@ class GgufSource:
         self._names = {_hf_name(name): name for name in file.tensors if name != "rope_freqs.weight"}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every tensor. Names that are not known stay as they are in the file."""
+        """The shape of every tensor. A tensor without a Hugging Face name keeps its name from the file."""
         return {name: self._file.tensors[stored].shape for name, stored in self._names.items()}
 
     def read_into(self, name: str, view: Tensor) -> None:
-        """Dequantises a tensor into `view`, some whole heads' rows at a time.
+        """Dequantise a tensor into `view`, a few heads' rows at a time.
 
         Raises:
-            WeightsError: a number format that the gguf package cannot dequantise.
+            WeightsError: the gguf package cannot dequantise the tensor's number format.
         """
         tensor = self._file.tensors[self._names[name]]
         data = self._file.data(tensor)  # [rows, bytes per row]

@@ -1,8 +1,8 @@
 """The tokenizer that a GGUF file describes in its metadata.
 
-Byte-level BPE vocabularies are rebuilt here. The merges alone do not say how a text is cut into
-words before they apply; GGUF names that step in `tokenizer.ggml.pre`, and only the names below are
-accepted: with the wrong one, a model still speaks, only worse.
+Byte-level BPE vocabularies are rebuilt here. Before merges apply, a text is cut into words. GGUF names the
+method for that in `tokenizer.ggml.pre`. Only the names below are accepted, because with the wrong method a
+model still gives text, but worse text.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PRE_TOKENIZERS = ("smollm", "gpt-2", "llama-bpe", "qwen2")
 
 
 def read_tokenizer(file: GgufFile) -> Tokenizer | None:
-    """Builds the tokenizer, or gives `None` for a file without one.
+    """Build the tokenizer. The result is `None` for a file without one.
 
     Raises:
-        UnsupportedModelError: a kind of tokenizer, or a way to split words, that is not known.
+        UnsupportedModelError: the kind of tokenizer, or its method to split words, is not supported.
     """
     kind = file.metadata.get("tokenizer.ggml.model")
     if kind in (None, "no_vocab", "none"):
@@ -52,7 +52,7 @@ def _byte_level(file: GgufFile) -> Tokenizer:
     merges = [_pair(merge) for merge in _strings(file, "merges")]
     pre = file.metadata.get("tokenizer.ggml.pre")
     vocab = {token: i for i, token in enumerate(tokens)}
-    # Llama 3 takes a word that is in the vocabulary whole, even where merging would not lead to it.
+    # For Llama 3, a word in the vocabulary is one token, even if merging would not give that token.
     try:
         backend = Backend(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
     except Exception as error:  # tokenizers has no narrower one
@@ -106,14 +106,14 @@ def _pre_tokenizer(file: GgufFile, pre: object) -> PreTokenizer:
 
 
 def _sentencepiece(file: GgufFile) -> PreTrainedTokenizerFast:
-    """Llama 2's kind: transformers derives the merges from the scores."""
+    """A SentencePiece tokenizer, as in Llama 2. transformers derives the merges from the scores."""
     from transformers import AutoTokenizer
 
     try:
         hf = AutoTokenizer.from_pretrained(
             file.path.parent, gguf_file=file.path.name, local_files_only=True, trust_remote_code=False
         )
-    # What it raises depends on which packages are there, and on its version.
+    # The exception depends on the installed packages and on the version of transformers.
     except Exception as error:
         raise UnsupportedModelError(f"The tokenizer in {file.path} cannot be loaded: {error}") from error
     # Not every version of transformers reads this from the file.

@@ -1,7 +1,7 @@
-"""Reads a Hugging Face configuration into a `ModelConfig`, and refuses what that cannot express.
+"""Reads a Hugging Face configuration into a `ModelConfig`, and refuses models that it cannot express.
 
-From the JSON itself: to import transformers takes longer than to load a small model. What a file may leave
-out, and how older files spell it, is the same as there.
+This module reads the JSON itself, because importing transformers takes longer than loading a small model.
+Defaults for missing fields and older spellings of fields are the same as in transformers.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _DEFAULTS: Mapping[Architecture, Mapping[str, object]] = {
     "qwen2": _QWEN2,
     "qwen3": {**_QWEN2, "head_dim": 128},
 }
-"""What transformers takes for a field that the file does not have. Sizes must be there. An end token that
-the file does not name is none: the default that transformers has for it never reaches its `generate`."""
+"""The defaults of transformers for missing fields. Sizes have no default. End tokens have none either: the
+default in transformers' config classes never reaches its `generate`."""
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 
@@ -51,11 +51,11 @@ def read_hf_config(values: Mapping[str, object]) -> ModelConfig:
     """The shape of the model that a `config.json` describes.
 
     Args:
-        values: what the file holds.
+        values: the JSON object in the file.
 
     Raises:
-        UnsupportedModelError: an architecture or a feature that the decoder does not have, a field that is
-            missing or of another type.
+        UnsupportedModelError: the decoder does not support the architecture or a feature, or a field is
+            missing or of the wrong type.
     """
     architecture = _architecture(Fields(values))
     fields = Fields(values, _DEFAULTS[architecture])
@@ -76,7 +76,7 @@ def read_hf_config(values: Mapping[str, object]) -> ModelConfig:
         rms_norm_eps=fields.number("rms_norm_eps"),
         rope=_rope(fields),
         tie_word_embeddings=fields.flag("tie_word_embeddings"),
-        # Qwen2 always has the three input biases and Mistral never; their configurations do not say.
+        # Qwen2 always has biases for Q, K and V, and Mistral never. Their configurations do not mention it.
         qkv_bias=architecture == "qwen2" or (architecture != "mistral" and attention_bias),
         o_bias=architecture in ("llama", "qwen3") and attention_bias,
         qk_norm=architecture == "qwen3",
@@ -113,8 +113,8 @@ def _refuse_features(fields: Fields) -> None:
 
 def _refuse_windows(fields: Fields) -> None:
     window, longest = fields.optional_whole("sliding_window"), fields.whole("max_position_embeddings")
-    # Qwen's files give a window, and say beside it whether it is used, and from which layer on. In those of
-    # other models the same names mean nothing.
+    # Qwen's files give a window, and other fields say whether it is used and from which layer on. For other
+    # models these fields mean nothing.
     qwen = str(fields.get("model_type")).startswith("qwen")
     if qwen and fields.get("use_sliding_window") is not None and not fields.flag("use_sliding_window"):
         window = None
@@ -127,7 +127,7 @@ def _refuse_windows(fields: Fields) -> None:
     else:
         first = (fields.optional_whole("max_window_layers") or 0) if qwen else 0
         windowed = window is not None and first < fields.whole("num_hidden_layers")
-    # A window at least as long as the longest sequence hides nothing.
+    # A window that is at least as long as the longest sequence has no effect.
     if windowed and (window is None or window < longest):
         raise unsupported(
             f"sliding-window attention (sliding_window={window}, max_position_embeddings={longest})"
@@ -135,13 +135,13 @@ def _refuse_windows(fields: Fields) -> None:
 
 
 def _rope(fields: Fields) -> RopeConfig:
-    # One mapping says all in newer files; older ones have rope_theta beside rope_scaling.
+    # Newer files have one mapping with all parameters. Older files have rope_theta and rope_scaling.
     parameters = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
     if any(isinstance(value, Mapping) for value in parameters.values()):
         raise unsupported("RoPE parameters that differ between layer types")
     values = {name: value for name, value in parameters.items() if value is not None}
     longest_before = fields.get("original_max_position_embeddings")
-    if longest_before is not None:  # it goes before the one inside
+    if longest_before is not None:  # it overrides the one in the mapping
         values["original_max_position_embeddings"] = longest_before
     rope = Fields(
         values,

@@ -1,4 +1,4 @@
-"""Models from the Hugging Face hub: looked up in its cache on this machine, or downloaded into it."""
+"""Models of the Hugging Face hub: looks them up in the hub's cache on this machine, or downloads them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SMALL_FILES = [
     "chat_template*",
     "model.safetensors.index.json",
 ]
-# Not `*.safetensors`: some repositories hold the weights a second time under another name.
+# Not `*.safetensors`, because some repositories contain the weights a second time under another name.
 _WEIGHT_FILES = ["model*.safetensors"]
 _SECONDS_TO_ANSWER = 5.0
 
@@ -31,10 +31,11 @@ def is_hub_id(name: str) -> bool:
 
 
 def cached(hub_id: str, *, weights: bool = True) -> Path | None:
-    """The folder of a model in the hub's cache, if its files are all there. Never uses the network.
+    """The folder of a model in the hub's cache, if it is complete. Never uses the network.
 
     Args:
-        weights: whether the safetensors files count among them.
+        hub_id: the model's id, `owner/name`.
+        weights: whether a complete model needs its safetensors files.
     """
     from huggingface_hub import snapshot_download
 
@@ -47,22 +48,23 @@ def cached(hub_id: str, *, weights: bool = True) -> Path | None:
 
 
 def download(hub_id: str, *, weights: bool = True) -> Path:
-    """Downloads what is missing of a model into the hub's cache, with the hub's own progress bars.
+    """Download a model's missing files into the hub's cache. The hub's client shows its progress bars.
 
     Args:
+        hub_id: the model's id, `owner/name`.
         weights: whether to fetch the safetensors files too.
 
     Returns:
         The model's folder in the cache.
 
     Raises:
-        ModelNotFoundError: no such model, no access to it, or no network.
+        ModelNotFoundError: there is no such model, no access to it, or no network.
     """
     from huggingface_hub import snapshot_download
 
     try:
         folder = snapshot_download(hub_id, allow_patterns=_patterns(weights), etag_timeout=_SECONDS_TO_ANSWER)
-    # The client raises its own errors and those of its HTTP library, which differ between its versions.
+    # The client raises its own errors and those of its HTTP library, depending on its version.
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         raise ModelNotFoundError(

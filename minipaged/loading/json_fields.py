@@ -1,4 +1,4 @@
-"""Typed reading of a model's JSON files, with errors that name the field."""
+"""Typed access to a model's JSON files, with errors that name the field."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _T = TypeVar("_T")
 
 
 def read_json(path: Path) -> dict[str, object]:
-    """The object that a file holds.
+    """Read the JSON object in a file.
 
     Raises:
-        UnsupportedModelError: no such file, no JSON, or something else than an object.
+        UnsupportedModelError: the file is missing, is not JSON, or does not contain an object.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    # Deep nesting ends in a RecursionError.
+    # Deeply nested JSON raises a RecursionError.
     except (OSError, ValueError, RecursionError) as error:
         raise UnsupportedModelError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict):
@@ -33,11 +33,11 @@ class Fields:
     """The fields of a JSON object.
 
     Args:
-        values: as read.
-        defaults: for those that are missing; `null` does not count as missing.
+        values: the fields, as read from JSON.
+        defaults: values for missing fields. A field that is `null` is not missing.
 
-    All readers raise `UnsupportedModelError` for a value of another type, and, where they do not give `None`,
-    for one that is `null`, or missing without a default.
+    All methods but `get` raise `UnsupportedModelError` for a value of the wrong type. `whole`, `number`,
+    `flag` and `text` also raise it for a value that is `null`, or missing without a default.
     """
 
     def __init__(self, values: Mapping[str, object], defaults: Mapping[str, object] | None = None) -> None:
@@ -45,7 +45,7 @@ class Fields:
         self._defaults = defaults or {}
 
     def get(self, name: str) -> object:
-        """As it is, or `None`."""
+        """The value, unchecked, or `None`."""
         return self._values.get(name, self._defaults.get(name))
 
     def optional_whole(self, name: str) -> int | None:
@@ -58,7 +58,7 @@ class Fields:
         return _present(name, self.optional_whole(name))
 
     def optional_number(self, name: str) -> float | None:
-        """A finite one."""
+        """The value as a finite float, or `None` if the field is missing."""
         value = self.get(name)
         if value is None:
             return None
@@ -88,7 +88,7 @@ class Fields:
         return value
 
     def texts(self, name: str) -> list[str]:
-        """Empty where there is none."""
+        """The list of strings; empty if the field is missing or `null`."""
         value = self.get(name)
         if value is None:
             return []
@@ -97,7 +97,7 @@ class Fields:
         return value
 
     def mapping(self, name: str) -> Mapping[str, object]:
-        """Empty where there is none."""
+        """The object; empty if the field is missing or `null`."""
         value = self.get(name)
         if value is None:
             return {}
@@ -108,7 +108,7 @@ class Fields:
 
 def _present(name: str, value: _T | None) -> _T:
     if value is None:
-        raise UnsupportedModelError(f"The model's configuration does not say its {name}.")
+        raise UnsupportedModelError(f"The model's configuration does not have {name}.")
     return value
 
 

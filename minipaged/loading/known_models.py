@@ -1,6 +1,6 @@
-"""The shapes of well-known models, so that their KV size can be computed without fetching anything."""
+"""The shapes of well-known models, to compute their KV size without fetching anything."""
 
-# ruff: noqa: E501  (the table is read by its columns)
+# ruff: noqa: E501  (the table needs long lines)
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from minipaged.errors import ConfigError
 from minipaged.kv.size import KVShape
 
 DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-"""Bytes per number, of the types that weights and KV cache may have."""
+"""Bytes per number, for each dtype that weights and KV cache may have."""
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What sizing needs to know of a model.
+    """The figures of a model that determine the size of its KV cache and its weights.
 
     Attributes:
-        name: what to call it.
-        num_layers: decoder layers.
+        name: the model's name.
+        num_layers: number of decoder layers.
         num_heads: query heads per layer.
         num_kv_heads: key/value heads per layer.
         head_dim: numbers per head.
         hidden_size: numbers per token between layers.
-        max_position_embeddings: longest sequence that it was trained for, in tokens.
-        dtype: of the published weights: a key of `DTYPE_BYTES`.
-        num_parameters: all weights, tied embeddings once; `None` if not known.
-        hub_id: where the figures come from: the config of this hub repository.
+        max_position_embeddings: longest sequence in the model's training, in tokens.
+        dtype: dtype of the published weights, a key of `DTYPE_BYTES`.
+        num_parameters: number of all weights, with tied embeddings counted once; `None` if unknown.
+        hub_id: the hub repository whose config.json has these figures.
     """
 
     name: str
@@ -43,11 +43,11 @@ class ModelShape:
     hub_id: str | None = None
 
     def kv_shape(self, dtype: str | None = None) -> KVShape:
-        """The shape of its KV cache; `dtype` as published unless given."""
+        """The shape of the model's KV cache. The default for `dtype` is that of the published weights."""
         return KVShape(self.num_layers, self.num_kv_heads, self.head_dim, dtype_bytes(dtype or self.dtype))
 
     def weights_bytes(self, dtype: str | None = None) -> int | None:
-        """Bytes of the weights in `dtype` (as published unless given); `None` if not known."""
+        """Bytes of the weights in `dtype` (default: as published); `None` if unknown."""
         if self.num_parameters is None:
             return None
         return self.num_parameters * dtype_bytes(dtype or self.dtype)
@@ -57,16 +57,16 @@ def dtype_bytes(dtype: str) -> int:
     """Bytes per number.
 
     Raises:
-        ConfigError: a type that the engine does not have.
+        ConfigError: the engine does not support the dtype.
     """
     if dtype not in DTYPE_BYTES:
         raise ConfigError(f"dtype must be one of {', '.join(DTYPE_BYTES)}; not {dtype!r}")
     return DTYPE_BYTES[dtype]
 
 
-# Figures: each repository's config.json; parameter counts follow from it (the tests count again).
-# Qwen2.5's configs give 32,768 positions for the Instruct models, Mistral-7B's full attention came
-# with v0.2.
+# The figures are from each repository's config.json. Parameter counts follow from it, and a test counts them
+# again. Qwen2.5's configs have 32,768 positions for the Instruct models. Mistral-7B has full attention since
+# v0.2.
 # fmt: off
 KNOWN_MODELS = (
     #          name             layers heads KV  dim  hidden positions dtype       parameters      hub id
@@ -89,7 +89,7 @@ KNOWN_MODELS = (
 
 
 def find_known_model(name: str) -> ModelShape | None:
-    """The model of that name, hub id, or last part of the hub id; case does not matter."""
+    """The model with this name, this hub id, or this last part of a hub id. Case does not matter."""
     wanted = name.lower()
     for model in KNOWN_MODELS:
         hub_id = (model.hub_id or "").lower()
@@ -99,6 +99,6 @@ def find_known_model(name: str) -> ModelShape | None:
 
 
 def similar_names(name: str) -> list[str]:
-    """Known names that look like `name`, the most similar first; for an error message."""
+    """Known names that are similar to `name`, the most similar first. For error messages."""
     lowered = {model.name.lower(): model.name for model in KNOWN_MODELS}
     return [lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3)]

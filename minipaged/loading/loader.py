@@ -25,10 +25,11 @@ class LoadedModel:
     """A model in memory.
 
     Attributes:
-        name: as it was asked for.
-        decoder: the model in plain PyTorch. That of an engine that loaded its model itself may be in compiled
-            code (see `minipaged/cpu/replace.py`).
-        tokenizer: `None` for a folder without one; such a model takes and gives token ids alone.
+        name: the name by which the model was loaded.
+        config: the model's shape.
+        decoder: the model in plain PyTorch. An engine that loaded its model itself may have replaced it by
+            compiled code (see `minipaged/cpu/replace.py`).
+        tokenizer: `None` for a folder without one. Such a model works only with token ids.
     """
 
     name: str
@@ -46,21 +47,21 @@ def load_model(
     seed: int = 0,
     progress: bool = False,
 ) -> LoadedModel:
-    """Finds a model, fetches it if need be, and loads it.
+    """Find a model, fetch it if necessary, and load it.
 
     Args:
         name: `"tiny"`, `"smollm2-135m"`, a folder with or without a tokenizer, a `.gguf` file, or a
             hub id.
-        dtype: of weights and activations; the file's numbers are converted.
-        device: where the weights go.
-        load_format: `"dummy"` reads no weights: the real shape, filled with random numbers.
-        seed: of the random numbers.
+        dtype: dtype of weights and activations. The file's numbers are converted to it.
+        device: device of the weights.
+        load_format: `"dummy"` reads no weights, and fills the real shape with random numbers.
+        seed: seed of the random numbers.
         progress: show progress bars.
 
     Raises:
-        ModelNotFoundError: no such model, or it cannot be fetched.
-        UnsupportedModelError: a model that the decoder cannot compute.
-        WeightsError: weights that do not fit the configuration, or cannot be read.
+        ModelNotFoundError: there is no such model, or it cannot be fetched.
+        UnsupportedModelError: the decoder cannot compute the model.
+        WeightsError: the weights do not fit the configuration, or cannot be read.
     """
     dummy = load_format == "dummy"
     location = locate_or_fetch(name, weights=not dummy, progress=progress)
@@ -100,7 +101,7 @@ def _read_gguf(
 def _filled(
     config: ModelConfig, source: TensorSource | None, dtype: torch.dtype, device: torch.device, progress: bool
 ) -> Decoder:
-    """A decoder with a source's weights; without one its weights are not set."""
+    """A decoder with the weights of `source`. Without a source, its weights are not set."""
     if source is not None:
         refuse_other_sizes(config, source)
     decoder = Decoder(config, dtype, device)

@@ -1,4 +1,4 @@
-"""What a model's name means: where its files are, or from where they can be fetched."""
+"""Finds a model's files by its name, on this machine or where they can be fetched."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Location:
     """Where a model is on this machine.
 
     Attributes:
-        kind: how to read it.
+        kind: the file format.
         path: the folder or file.
-        origin: the same in words, for people.
+        origin: a description for people.
     """
 
     kind: Literal["folder", "gguf"]
@@ -39,25 +39,25 @@ class Location:
 
 
 def locate(name: str, *, weights: bool = True) -> Location | None:
-    """Where a model is, if it is on this machine. Reads no weights and never uses the network.
+    """Find a model on this machine. Reads no weights and never uses the network.
 
     Args:
-        name: as `load_model` takes it.
-        weights: whether a hub model counts only with its weights; else its configuration is enough.
+        name: a name as for `load_model`.
+        weights: whether a hub model must have its weights here; otherwise its configuration is enough.
 
     Returns:
-        `None` if the model would have to be fetched, or does not exist.
+        The location; `None` if the model is not on this machine or does not exist.
     """
     if name == TINY:
         return Location("folder", TINY_FOLDER, "comes with the package")
     if name == SMOLLM2:
         if folder := hub.cached(SMOLLM2_HUB_ID, weights=weights):
             return Location("folder", folder, "the hub's cache")
-        # Before the hub is asked: what was fetched once stays the model, with or without a network.
+        # Our cache comes before the hub, so that the same model is used with and without a network.
         if file := smollm2_wheel.cached():
             return Location("gguf", file, "minipaged's cache")
         return None
-    # os.path, unlike pathlib, says no to a name that cannot be a path, and does not raise.
+    # os.path returns False for a name that cannot be a path. pathlib would raise.
     path = os.path.expanduser(name)
     if os.path.isdir(path):
         return Location("folder", Path(path), "a folder")
@@ -69,15 +69,15 @@ def locate(name: str, *, weights: bool = True) -> Location | None:
 
 
 def locate_or_fetch(name: str, *, weights: bool = True, progress: bool = False) -> Location:
-    """Where a model is, after fetching it if it is not on this machine.
+    """Find a model, and fetch it if it is not on this machine.
 
     Args:
-        name: as `load_model` takes it.
-        weights: whether the weights are wanted; else only configuration and tokenizer are fetched.
+        name: a name as for `load_model`.
+        weights: whether the weights are needed. Otherwise only configuration and tokenizer are fetched.
         progress: show progress bars while fetching.
 
     Raises:
-        ModelNotFoundError: no such model, or it cannot be fetched; says what was tried.
+        ModelNotFoundError: there is no such model, or it cannot be fetched. The message lists what was tried.
     """
     if found := locate(name, weights=weights):
         return found

@@ -1,4 +1,4 @@
-"""Random weights of a real model's shape: everything but the words can be measured with them."""
+"""Random weights in a real model's shape. They are enough for all measurements, but not for useful text."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from torch import Tensor
 
 
 def fill_random(views: Mapping[str, Tensor], seed: int) -> None:
-    """Fills weight views with seeded noise, scaled so that activations and logits stay near 1.
+    """Fill weight views with seeded noise. Its scale keeps activations and logits near 1.
 
-    Drawn on the device where the views live: the same seed gives the same weights on the same kind
-    of device and dtype, not across them.
+    The numbers are drawn on the device of the views. The same seed gives the same weights only for the same
+    kind of device and the same dtype.
 
     Args:
-        views: from `Decoder.weight_views()`.
+        views: weight views from `Decoder.weight_views()`.
+        seed: seed of the random numbers.
     """
     generators: dict[torch.device, torch.Generator] = {}
     for name, view in views.items():

@@ -1,7 +1,7 @@
 """Weights from safetensors files: one `model.safetensors`, or shards with an index.
 
-A safetensors file is a JSON header and raw numbers; reading one runs no code, unlike unpickling a
-`.bin` or `.pt` file, which is why those are refused.
+A safetensors file consists of a JSON header and raw numbers, so reading it runs no code. Unpickling a `.bin`
+or `.pt` file may run code, so such files are refused.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _FORMATS = ("F64", "F32", "F16", "BF16")
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 LONGEST_NAME = 255
-"""Bytes of a file's name that file systems hold. Asking for a longer one is an error, not a no."""
+"""Largest number of bytes in a file name. `is_file` raises an error for a longer name."""
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that hold a folder's model, whether or not they all exist.
+    """The safetensors files of a folder's model. Files that the index names may be missing.
 
     Raises:
-        WeightsError: no safetensors in the folder, or an unreadable index.
+        WeightsError: the folder has no safetensors, or its index is unreadable.
     """
     if (folder / SINGLE).is_file():
         return [folder / SINGLE]
@@ -48,7 +48,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether all files of a folder's model are there."""
+    """Whether all weight files of a folder's model exist."""
     try:
         return all(path.is_file() for path in weight_files(folder))
     except WeightsError:
@@ -71,7 +71,7 @@ class SafetensorsSource:
     """The tensors of a model folder. See `TensorSource`.
 
     Raises:
-        WeightsError: missing or corrupt files, or quantised tensors.
+        WeightsError: files are missing or damaged, or tensors are quantised.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -82,7 +82,7 @@ class SafetensorsSource:
             if not path.is_file():
                 raise WeightsError(f"{path.name}, named by {folder / INDEX}, is missing.")
             try:
-                # The header alone is read here; the file itself is mapped, not loaded.
+                # Only the header is read here. The file is mapped, not loaded.
                 with safe_open(path, framework="pt") as tensors:
                     for name in tensors.keys():  # noqa: SIM118 (not a dict)
                         header = tensors.get_slice(name)
@@ -104,7 +104,7 @@ class SafetensorsSource:
             )
 
     def read_into(self, name: str, view: Tensor) -> None:
-        """Copies a tensor into `view`."""
-        # Mapping the file again for each tensor costs microseconds, and gives the memory back.
+        """Copy a tensor into `view`."""
+        # Mapping the file again for each tensor takes microseconds, and frees the memory of the last tensor.
         with safe_open(self._file_of[name], framework="pt") as tensors:
             view.copy_(tensors.get_tensor(name))

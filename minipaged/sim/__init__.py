@@ -1,1 +1,1 @@
-"""Simulating a server: what comes in, and what it costs. numpy and the standard library alone."""
+"""Workloads for benchmarks and simulations. They need only numpy and the standard library."""

@@ -1,19 +1,20 @@
 """Lengths of prompts and outputs, distributed like those of the paper's two data sets.
 
-The paper gives the mean lengths (section 6.1, Fig. 11), not the requests, so they are drawn: log-normal,
-a long tail of lengths above many short ones. That takes one number more, the spread of the logarithm. It
-follows from Fig. 2, which was measured on ShareGPT with OPT-13B and 2048 tokens. Under Orca (Max), the
-reservations are 20.4 + 13.3 + 57.3 = 91.0 % of the memory, 2048 slots each. At a random moment in the
-life of a request of I prompt and O output tokens, O / 2 are still to come. Long outputs are met more often,
-in proportion to O. So
+The paper gives the mean lengths (section 6.1, Fig. 11), but not the requests. So lengths are drawn from a
+log-normal distribution: many are short, and a long tail is far longer. Besides the mean, this distribution
+needs σ, the standard deviation of the logarithm. σ follows from Fig. 2, which was measured on ShareGPT with
+OPT-13B and 2048 tokens. Under Orca (Max), reservations of 2048 slots each take 20.4 + 13.3 + 57.3 = 91.0 %
+of the memory. Consider a request with I prompt tokens and O output tokens. At a random moment of its life,
+O / 2 tokens are still to come on average. A request with a long output lives longer, so a random moment
+finds it more often, in proportion to O. So
 
     slots that will be filled   13.3 / 91.0 × 2048 = 299 = E[O²] / 2 E[O]
     slots that are filled       20.4 / 91.0 × 2048 = 459 = E[I O] / E[O] + E[O²] / 2 E[O]
 
-With E[O] = 337.99 the first line says that E[O²] / E[O]² = 1.771. Of a log-normal distribution this is
-exp(σ²), so σ = 0.756. The second line checks it: E[I O] / E[O] = 160, and E[I] is 161.31, so prompts
-and outputs are as good as independent. Nothing follows for the spread of the prompts, nor for Alpaca;
-these are taken to be as wide.
+With E[O] = 337.99, the first line gives E[O²] / E[O]² = 1.771. For a log-normal distribution this ratio is
+exp(σ²), so σ = 0.756. The second line is a check. It gives E[I O] / E[O] = 160, which is close to E[I] =
+161.31, so prompts and outputs are nearly independent. The figure says nothing about the spread of the
+prompts or about Alpaca, so the same σ is assumed for them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SIGMA = math.sqrt(math.log(2 * _SHARE_TO_COME * _PAPER_MAX_MODEL_LEN / _SHAREGPT
 
 @dataclass(frozen=True)
 class RequestLengths:
-    """Tokens of one request: its prompt, a shared prefix included, and its output."""
+    """Tokens of one request: its prompt, including a shared prefix, and its output."""
 
     num_prompt_tokens: int
     num_output_tokens: int
@@ -43,17 +44,17 @@ class RequestLengths:
 
 @dataclass(frozen=True)
 class LengthDistribution:
-    """How long prompts and outputs are, in tokens: log-normal, and independent of each other.
+    """Log-normal lengths of prompts and outputs in tokens, independent of each other.
 
     Attributes:
         name: the data set.
         mean_prompt: mean length of a prompt.
         mean_output: mean length of an output.
-        max_model_len: no prompt and output together are longer.
-        sigma: standard deviation of the logarithms of both.
+        max_model_len: largest number of tokens of one request, prompt and output together.
+        sigma: standard deviation of the logarithm of the prompt's length, and of the output's.
 
     Raises:
-        ConfigError: a length that is not positive, or no room for a prompt and an output.
+        ConfigError: a mean is not positive, `sigma` is negative, or `max_model_len` is below 2.
     """
 
     name: str
@@ -65,17 +66,17 @@ class LengthDistribution:
     def __post_init__(self) -> None:
         if self.max_model_len < 2:
             raise ConfigError(
-                "a request is at least one prompt token and one output token, so "
+                "a request has at least one prompt token and one output token, so "
                 f"max_model_len={self.max_model_len} is too short: ask for at least 2"
             )
         if min(self.mean_prompt, self.mean_output) <= 0 or self.sigma < 0:
             raise ConfigError(f"mean lengths must be above 0, and sigma at least 0: {self}")
 
     def scaled_to(self, max_model_len: int) -> LengthDistribution:
-        """The same distribution in a model with another context: all lengths in proportion.
+        """The same distribution for another context length. All lengths are scaled in proportion.
 
-        A small model is also a slow machine's model: a smaller `max_model_len` than its own gives
-        it a workload that it can finish.
+        On a slow machine, choose a context below the model's own. Then the workload is small enough to
+        finish.
         """
         scale = max_model_len / self.max_model_len
         return replace(
@@ -88,19 +89,19 @@ class LengthDistribution:
     def draw(self, count: int, rng: np.random.Generator, num_prefix_tokens: int = 0) -> list[RequestLengths]:
         """The lengths of `count` requests.
 
-        A length is at least 1. An output ends where the context does, as in a server; that cuts about
-        5 in 1,000 of ShareGPT's short.
+        A length is at least 1. As in a server, an output ends at the end of the context. That shortens about
+        5 of 1,000 outputs of ShareGPT.
 
         Args:
-            count: how many.
-            rng: where the draws come from.
-            num_prefix_tokens: tokens that stand before each prompt; they count for `max_model_len`.
+            count: number of requests.
+            rng: the random generator.
+            num_prefix_tokens: tokens before each prompt. They count towards `max_model_len`.
 
         Raises:
-            ConfigError: fewer than one request, or no room behind the prefix.
+            ConfigError: `count` is below 1, or `max_model_len` leaves no space after the prefix.
         """
         if count < 1:
-            raise ConfigError(f"a workload has at least 1 request, not {count}")
+            raise ConfigError(f"a workload needs at least 1 request, not {count}")
         room = self.max_model_len - num_prefix_tokens
         if room < 2:
             raise ConfigError(
@@ -123,6 +124,6 @@ ALPACA = LengthDistribution("Alpaca", mean_prompt=19.31, mean_output=58.45)
 
 
 def _log_normal(mean: float, sigma: float, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Whole numbers of at least 1, `[count]`. The mean of a log-normal is exp(μ + σ² / 2)."""
+    """Whole numbers of at least 1, `[count]`. The mean of a log-normal distribution is exp(μ + σ² / 2)."""
     drawn = rng.lognormal(math.log(mean) - sigma**2 / 2, sigma, count)
     return np.maximum(1, np.rint(drawn)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Workload: requests to serve, the same ones for whoever is measured."""
+"""Workload: requests to serve. Every engine that is measured gets the same requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class WorkloadRequest:
 
     Attributes:
         prompt_token_ids: the prompt.
-        max_tokens: exactly so many tokens are to be generated.
+        max_tokens: number of tokens to generate. No output is shorter.
     """
 
     prompt_token_ids: tuple[int, ...]
@@ -28,10 +28,10 @@ class Workload:
     """Requests, in the order of their arrival.
 
     Attributes:
-        name: what it is like.
-        requests: at least one.
-        num_prefix_tokens: leading tokens that a request shares with others.
-        num_prefixes: how many different such prefixes there are.
+        name: a short description.
+        requests: the requests, at least one.
+        num_prefix_tokens: number of leading prompt tokens that a request shares with others.
+        num_prefixes: number of different shared prefixes.
     """
 
     name: str
@@ -41,26 +41,26 @@ class Workload:
 
     @property
     def num_prompt_tokens(self) -> int:
-        """Of all requests."""
+        """Prompt tokens of all requests."""
         return sum(len(request.prompt_token_ids) for request in self.requests)
 
     @property
     def num_output_tokens(self) -> int:
-        """Of all requests."""
+        """Output tokens of all requests."""
         return sum(request.max_tokens for request in self.requests)
 
 
 def make_workload(lengths: LengthDistribution, num_requests: int, vocab_size: int, seed: int) -> Workload:
-    """Requests of these lengths, with random prompts.
+    """Make a workload with random prompts, and with lengths from a distribution.
 
     Args:
-        lengths: already scaled to the model's context.
-        num_requests: how many.
-        vocab_size: token ids are below that.
+        lengths: the distribution, already scaled to the model's context.
+        num_requests: number of requests.
+        vocab_size: upper bound of the token ids.
         seed: the same seed gives the same workload.
 
     Raises:
-        ConfigError: fewer than one request, or a negative seed.
+        ConfigError: `num_requests` is below 1, or `seed` is negative.
     """
     rng = _rng(seed)
     drawn = lengths.draw(num_requests, rng)
@@ -76,22 +76,23 @@ def make_shared_prefix_workload(
     num_prefix_tokens: int,
     num_prefixes: int = 1,
 ) -> Workload:
-    """Requests that begin alike: a system prompt, or examples of the task.
+    """Make a workload whose prompts share a prefix, such as a system prompt or examples of the task.
 
-    The paper's Fig. 16 has translations behind one example (80 tokens) or five (341 tokens) in a model
-    with a context of 2048. It does not say how long the sentences are; `lengths.ALPACA` is a stand-in.
+    In the paper's Fig. 16, the prefix of a translation prompt is one example (80 tokens) or five examples
+    (341 tokens), and the model's context is 2048. The paper does not give the length of the sentences;
+    `lengths.ALPACA` can stand in for it.
 
     Args:
-        lengths: of what follows the prefix, already scaled to the model's context.
-        num_requests: how many.
-        vocab_size: token ids are below that.
+        lengths: distribution of the tokens after the prefix, already scaled to the model's context.
+        num_requests: number of requests.
+        vocab_size: upper bound of the token ids.
         seed: the same seed gives the same workload.
         num_prefix_tokens: length of each prefix.
-        num_prefixes: how many different ones; the requests take turns.
+        num_prefixes: number of different prefixes. The requests use them in turn.
 
     Raises:
-        ConfigError: fewer than one request or prefix, a prefix without tokens or without room behind
-            it, or a negative seed.
+        ConfigError: there is no request, no prefix or no token in a prefix; or the context leaves no space
+            after the prefix; or `seed` is negative.
     """
     if num_prefix_tokens < 1 or num_prefixes < 1:
         raise ConfigError(
@@ -101,7 +102,7 @@ def make_shared_prefix_workload(
     prefixes = [_token_ids(num_prefix_tokens, vocab_size, rng) for _ in range(num_prefixes)]
     drawn = lengths.draw(num_requests, rng, num_prefix_tokens)
     return Workload(
-        name=f"like {lengths.name} behind a shared prefix",
+        name=f"like {lengths.name} with a shared prefix",
         requests=tuple(
             _request(each, prefixes[i % num_prefixes], vocab_size, rng) for i, each in enumerate(drawn)
         ),

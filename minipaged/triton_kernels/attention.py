@@ -1,4 +1,4 @@
-"""TritonAttention: paged attention on GPUs. Decodes by one kernel, prompts and chunks by another."""
+"""TritonAttention: paged attention on GPUs. One kernel for decodes, another for prompts and chunks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from minipaged.triton_kernels.split_rule import num_splits
 class TritonAttention:
     """The attention backend for GPUs; called like any other (see `AttentionFn`).
 
-    It has no state but what it knows of the device. This module imports Triton: see `triton_setup`.
+    Its only state is the number of multiprocessors. This module imports Triton: call `prepare_triton` first.
 
     Args:
-        num_multiprocessors: of the GPU; see `split_rule`.
+        num_multiprocessors: multiprocessors of the GPU; see `split_rule`.
     """
 
     def __init__(self, num_multiprocessors: int) -> None:
@@ -28,14 +28,14 @@ class TritonAttention:
 
     @classmethod
     def on(cls, device: torch.device) -> TritonAttention:
-        """The one for a device; the interpreter's is taken for a GPU with one multiprocessor."""
+        """The backend for a device. The interpreter counts as a GPU with one multiprocessor."""
         if device.type != "cuda":
             return cls(num_multiprocessors=1)
         return cls(torch.cuda.get_device_properties(device).multi_processor_count)
 
     def __call__(self, query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
         if query.stride(-1) != 1:
-            query = query.contiguous()  # the kernels read a head's numbers side by side
+            query = query.contiguous()  # the kernels expect that a head's numbers lie side by side
         output = torch.empty_like(query)  # [T, num_heads, head_dim]
         num_decodes = metadata.num_decodes
         if num_decodes:

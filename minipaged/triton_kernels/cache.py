@@ -1,7 +1,7 @@
 """write_kv and copy_blocks: the two kernels that write to the cache. They only move bytes."""
 
 # pyright: reportCallIssue=false
-# (A launch takes options that are no parameters of the kernel.)
+# (A launch takes options that are not parameters of the kernel.)
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ def write_kernel(
 ):
     """One program for each token."""
     token = tl.program_id(0).to(tl.int64)
-    slot = tl.load(slot_mapping + token)  # int64, so that the products below are
+    slot = tl.load(slot_mapping + token)  # int64, so the products below are int64 too
     if slot < 0:
         return
     at = tl.arange(0, PADDED)  # [PADDED]
@@ -55,14 +55,14 @@ def write_kernel(
 def write_kv(
     kv_layer: torch.Tensor, key: torch.Tensor, value: torch.Tensor, slot_mapping: torch.Tensor
 ) -> None:
-    """Store the keys and values of a step's tokens in their slots; a `WriteKV`.
+    """Store the keys and values of a step's tokens in their slots. Implements `WriteKV`.
 
     Args:
         kv_layer: `[2, num_blocks, block_size, num_kv_heads, head_dim]`; the last dimension is
             contiguous, as in all tensors here.
         key: `[T, num_kv_heads, head_dim]`.
         value: as `key`.
-        slot_mapping: int64 `[T]`, no slot twice; a token with slot −1 is padding, and is skipped.
+        slot_mapping: int64 `[T]`, no slot twice. A token with slot −1 is padding and is skipped.
     """
     num_tokens, num_kv_heads, head_dim = key.shape
     if num_tokens == 0:
@@ -87,15 +87,15 @@ def write_kv(
 def copy_kernel(
     data,  # [num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim], contiguous
     copies,  # int64 [C, 2]: source and target blocks
-    plane_stride,  # from the keys of a layer to its values, and from these to the next layer's keys
+    plane_stride,  # from a layer's keys to its values; also from its values to the next layer's keys
     block_stride,  # numbers in a block
     TILE: tl.constexpr,
 ):
-    """One program for some numbers of one block, in one layer's keys or values."""
+    """One program copies a tile of one block, in one layer's keys or values."""
     at = tl.program_id(0) * TILE + tl.arange(0, TILE)  # [TILE]
     plane = data + tl.program_id(1).to(tl.int64) * plane_stride
     copy = tl.program_id(2)
-    source = tl.load(copies + 2 * copy)  # int64, so that the products below are
+    source = tl.load(copies + 2 * copy)  # int64, so the products below are int64 too
     target = tl.load(copies + 2 * copy + 1)
     inside = at < block_stride
     numbers = tl.load(plane + source * block_stride + at, mask=inside)
@@ -105,8 +105,8 @@ def copy_kernel(
 def copy_blocks(kv_data: torch.Tensor, copies: Sequence[BlockCopy]) -> None:
     """Do a step's copies, all layers and all pairs in one launch.
 
-    Where the target of one copy is the source of another, programs would race: then, as always in
-    `KVCache.copy_blocks`, all sources are read before any target is written.
+    All sources are read before any target is written, as in `KVCache.copy_blocks`. Programs of one kernel
+    would race where the target of one copy is the source of another; PyTorch does such copies instead.
 
     Args:
         kv_data: `[num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]`, contiguous.

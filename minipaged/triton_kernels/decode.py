@@ -1,12 +1,12 @@
 """paged_decode: attention of a decode step, one query token for each sequence.
 
-One program for each KV head of each sequence. All query heads that share the KV head (GQA) are rows
-of one tile, so that each key and value is read from memory once. Reading them is nearly all that
-the kernel does: its floor is their bytes over the memory's bandwidth.
+There is one program for each KV head of each sequence. All query heads that share the KV head (GQA) are
+rows of one tile, so each key and value is read from memory once. These reads take nearly all of the
+kernel's time. Its lower bound is the bytes of keys and values over the memory's bandwidth.
 """
 
 # pyright: reportCallIssue=false
-# (A launch takes options that are no parameters of the kernel.)
+# (A launch takes options that are not parameters of the kernel.)
 
 import torch
 import triton
@@ -55,7 +55,7 @@ def decode_kernel(
     keys = kv_layer + kv_head * kv_head_stride
     _, total, result = attend(
         queries,
-        tl.full([ROWS], 0, tl.int32) + seq_len - 1,  # the query is the last token, and sees all
+        tl.full([ROWS], 0, tl.int32) + seq_len - 1,  # the query is the last token and sees every token
         keys,
         keys + values_stride,
         block_tables + seq * table_stride,
@@ -70,7 +70,7 @@ def decode_kernel(
         TILE,
         DOT_DTYPE,
     )
-    # A row of length 0 is padding: it has no weights, and its output is 0.
+    # A sequence of length 0 is padding: its weights sum to 0, and its output is 0.
     result = result / tl.where(total == 0.0, 1.0, total)[:, None]
     output_at = seq * output_stride + heads[:, None] * output_head_stride + dims[None, :]
     tl.store(output + output_at, result.to(output.dtype.element_ty), mask=used)
@@ -84,7 +84,7 @@ def paged_decode(
     output: torch.Tensor,
     scale: float,
 ) -> None:
-    """Attend from the last token of each of D sequences to all of its tokens.
+    """For D sequences: attend from the last token to all tokens of its sequence.
 
     Args:
         query: `[D, num_heads, head_dim]`; the last dimension is contiguous, as in all tensors here.

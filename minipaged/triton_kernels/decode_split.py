@@ -1,13 +1,13 @@
 """paged_decode_split: a decode step in which several programs share one sequence.
 
 `paged_decode` has one program for each KV head of each sequence. A few long sequences then leave
-most of a GPU idle. Here the tokens of a sequence are cut into parts, one program for each part, and a
-second kernel merges the partial results by log-sum-exp (Flash-Decoding; `segments` in vLLM's
-triton_unified_attention.py).
+most of a GPU idle. Here the tokens of a sequence are cut into parts, with one program for each part. A
+second kernel merges the partial results by log-sum-exp. The method is Flash-Decoding; vLLM's
+triton_unified_attention.py calls the parts `segments`.
 """
 
 # pyright: reportCallIssue=false
-# (A launch takes options that are no parameters of the kernel.)
+# (A launch takes options that are not parameters of the kernel.)
 
 import torch
 import triton
@@ -46,7 +46,7 @@ def decode_part_kernel(
     split = tl.program_id(1)
     seq = tl.program_id(2).to(tl.int64)
     seq_len = tl.load(seq_lens + seq)
-    # Equal parts of whole tiles. The last ones may be empty: their weights sum to 0.
+    # Equal parts, each of whole tiles. The last parts may be empty: their weights sum to 0.
     part = ((seq_len + num_splits - 1) // num_splits + TILE - 1) // TILE * TILE
     begin = tl.minimum(split * part, seq_len)
     end = tl.minimum(begin + part, seq_len)
@@ -76,8 +76,8 @@ def decode_part_kernel(
         TILE,
         DOT_DTYPE,
     )
-    # Each part is normalised by itself. An empty one is zeros, with the sum of a part that has no weight
-    # next to any other; not −inf, as in `attend`, so that a sequence without tokens merges to zeros.
+    # Each part is normalised by itself. An empty part stores zeros, with LOWEST as the log of its sum: next
+    # to any other part it has no weight. With −inf, a sequence without tokens would merge to NaN, not zeros.
     total = tl.where(total == 0.0, 1.0, total)
     output = output / total[:, None]
     part_at = (seq * (tl.num_programs(0) * GROUP) + heads) * num_splits + split  # int64 [ROWS]
@@ -122,7 +122,7 @@ def paged_decode_split(
     scale: float,
     num_splits: int,
 ) -> None:
-    """As `paged_decode`, with `num_splits` programs for each KV head of each sequence."""
+    """Like `paged_decode`, but with `num_splits` programs for each KV head of each sequence."""
     num_decodes, num_heads, head_dim = query.shape
     block_size, num_kv_heads = kv_layer.shape[2:4]
     tiles = decode_tiles(num_heads // num_kv_heads, head_dim, query.dtype.itemsize)

@@ -1,13 +1,13 @@
 """paged_prefill: attention for sequences that compute several tokens in this step.
 
-The queries of a sequence are its last tokens: a whole prompt, or a chunk of one on top of tokens
-that are in the cache already. One program for a few neighbouring queries and one KV head: its tile
-has a row for each of these queries and each query head that shares the KV head (GQA), so that the
-keys and values that it reads serve all of them.
+The queries of a sequence are its last tokens: a whole prompt, or a chunk of a prompt whose earlier
+tokens are already in the cache. One program computes a few neighbouring queries for one KV head. Its
+tile has one row for each pair of a query and a query head of that KV head (GQA). All rows use the same
+keys and values, so the program reads these once.
 """
 
 # pyright: reportCallIssue=false
-# (A launch takes options that are no parameters of the kernel.)
+# (A launch takes options that are not parameters of the kernel.)
 
 import torch
 import triton
@@ -50,7 +50,7 @@ def prefill_kernel(
     seq = first_seq + tl.program_id(2).to(tl.int64)
     start = tl.load(query_start_loc + seq)
     num_queries = tl.load(query_start_loc + seq + 1) - start
-    # The grid has room for the longest sequence of the step; the others need fewer programs.
+    # The grid has enough programs for the longest sequence of the step. Shorter ones need fewer.
     if first_query >= num_queries:
         return
     num_cached = tl.load(seq_lens + seq) - num_queries
@@ -73,7 +73,7 @@ def prefill_kernel(
         keys + values_stride,
         block_tables + seq * table_stride,
         0,
-        num_cached + tl.minimum(first_query + QUERIES, num_queries),  # nobody here sees further
+        num_cached + tl.minimum(first_query + QUERIES, num_queries),  # no query here sees further
         scale,
         block_stride,
         slot_stride,
@@ -100,18 +100,18 @@ def paged_prefill(
     first_seq: int,
     max_query_len: int,
 ) -> None:
-    """Attend from the last tokens of each sequence to all tokens up to themselves.
+    """Attend from each query token to itself and to all tokens before it in its sequence.
 
     Args:
         query: `[T, num_heads, head_dim]`; the last dimension is contiguous, as in all tensors here.
         kv_layer: `[2, num_blocks, block_size, num_kv_heads, head_dim]`, in the dtype of `query`.
         block_tables: int32 `[S, M]`.
         seq_lens: int32 `[S]`.
-        query_start_loc: int32 `[S + 1]`: the rows of sequence s begin at entry s.
+        query_start_loc: int32 `[S + 1]`: the rows of sequence s begin at row `query_start_loc[s]`.
         output: as `query`; the rows of sequences from `first_seq` on are overwritten.
         scale: multiplies the scores.
         first_seq: the first sequence to compute.
-        max_query_len: the most queries that one of these sequences has.
+        max_query_len: the largest number of queries of one of these sequences.
     """
     _, num_heads, head_dim = query.shape
     block_size, num_kv_heads = kv_layer.shape[2:4]

@@ -1,8 +1,8 @@
 """Makes Triton ready on this machine: kernels are compiled where there is a GPU, else interpreted.
 
-Triton decides this where a kernel is decorated, which is when its module is imported, and it reads
-the environment variable `TRITON_INTERPRET` to do so. So this module imports neither Triton nor a
-kernel, and whoever wants kernels calls `prepare_triton` before importing them.
+Triton reads the environment variable `TRITON_INTERPRET` when it decorates a kernel, that is, when the
+kernel's module is imported. So this module imports no Triton and no kernel. Code that needs kernels
+calls `prepare_triton` before it imports them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def is_interpreted() -> bool:
 
 
 def prepare_triton(device: torch.device) -> None:
-    """Make the kernels of this package run on `device`. Call it before the first import of one.
+    """Make the kernels of this package run on `device`. Call it before the first import of a kernel.
 
-    On a machine without a CUDA device it turns the interpreter on, for this process and for those
-    that it starts. What the user has set already is respected.
+    On a machine without a CUDA device it turns the interpreter on, for this process and its child
+    processes. A value that the user has already set is kept.
 
     Raises:
         ConfigError: Triton is not installed, or does not run on the device, or its interpreter does not
@@ -57,7 +57,7 @@ def prepare_triton(device: torch.device) -> None:
 
 
 def _check_interpreter() -> None:
-    # Its loops turn arrays of one element into integers, which NumPy 2.4 no longer does by itself.
+    # The interpreter's loops convert arrays of one element to integers. NumPy 2.4 no longer allows that.
     triton, numpy = version("triton"), version("numpy")
     if _major_minor(triton) < (3, 7) and _major_minor(numpy) >= (2, 4):
         raise ConfigError(
@@ -73,9 +73,9 @@ def _major_minor(text: str) -> tuple[int, int]:
 
 def _turn_on_the_interpreter() -> None:
     os.environ[INTERPRET] = "1"
-    # Importing a model class of transformers imports Triton, and with it Triton's own library of kernels
-    # (`tl.max`, `tl.sum`), decorated to be compiled. They are decorated once more. Nothing else in the
-    # process can miss them, since there is nothing to compile for.
+    # transformers may have imported Triton before, together with a model class. Then Triton's own kernels
+    # (`tl.max`, `tl.sum`) are already decorated for compilation. Reloading decorates them again, for the
+    # interpreter. Nothing else needs the compiled ones, since this process has no GPU to compile for.
     if "triton.language" in sys.modules:
         importlib.reload(importlib.import_module("triton.language.standard"))
         importlib.reload(importlib.import_module("triton.language"))

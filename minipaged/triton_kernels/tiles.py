@@ -1,7 +1,7 @@
 """How large the kernels' tiles are, for each head dimension and dtype.
 
-A tile must be large enough to keep the memory busy, and its numbers must fit into the registers of
-a program; `minipaged bench kernel --compile-only` prints what the compiler made of them.
+A tile must be large enough to keep the memory busy, and small enough for the registers of a program.
+`minipaged bench kernel --compile-only` prints how many registers the compiler used.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import triton
 
 MIN_DOT_SIDE = 16
-"""`tl.dot` takes no matrix with a shorter side."""
+"""`tl.dot` accepts no matrix with a shorter side."""
 FLOAT32_BYTES = 4
-"""Float32 is computed without tensor cores, number by number: that takes more registers, and so more
-threads for a tile of the same size."""
+"""Tensor cores do not compute float32. Without them a tile of the same size needs more registers, and so
+more threads."""
 DECODE_TILE_BYTES = 16 * 1024
-"""Of keys that a decode program loads at once; as many bytes of values come with them."""
+"""Bytes of keys that a decode program loads at once. It loads the same number of bytes of values."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Tiles:
     """The shape of one program.
 
     Attributes:
-        rows: query heads (decode), or queries times heads (prefill), in the program's tile.
-        tokens: keys and values in a tile.
+        rows: rows of the program's tile: query heads (decode), or queries times query heads (prefill).
+        tokens: tokens whose keys and values are in one tile.
         padded_dim: the head dimension, padded to a power of two.
         num_warps: groups of 32 threads in the program.
-        num_stages: tiles in flight, so that the next is loaded while this one is computed.
+        num_stages: tiles in flight: while one is computed, the next is loaded.
     """
 
     rows: int
@@ -66,7 +66,7 @@ def prefill_tiles(group: int, head_dim: int, itemsize: int) -> Tiles:
     else:
         rows, tokens = (128, 64) if padded_dim <= 128 else (64, 32)
         if triton.next_power_of_2(group) != group:
-            tokens //= 2  # what a row's query and head are then takes registers
+            tokens //= 2  # dividing rows into query and head then takes registers
     return Tiles(
         rows=max(rows, triton.next_power_of_2(group)),
         tokens=tokens,

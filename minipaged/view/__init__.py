@@ -1,1 +1,1 @@
-"""What a terminal shows: the pool and its blocks, reports of benchmarks, amounts of memory."""
+"""Output for a terminal: the pool and its blocks, reports of benchmarks, amounts of memory."""

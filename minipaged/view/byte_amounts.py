@@ -1,7 +1,7 @@
 """Amounts of memory as people write them, and as bytes.
 
-`GB` is decimal and `GiB` is binary. They differ by 7 %, which for a KV cache of 12 GB against
-12 GiB is 15,000 against 15,728 slots of OPT-13B: so neither is ever read as the other.
+`GB` is decimal and `GiB` is binary. They differ by 7 %: with OPT-13B, 12 GB hold 15,000 slots, and 12 GiB
+hold 15,728. So the two units are never confused here.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _PREFIXES = "kmgtp"
 
 
 def parse_memory(text: str) -> int:
-    """Bytes in an amount such as `12GB` (10⁹), `12GiB` or `12Gi` (2³⁰), `800M` (10⁶), `4096`.
+    """Parse an amount such as `12GB` (10⁹), `12GiB` or `12Gi` (2³⁰), `800M` (10⁶) or `4096`, as bytes.
 
     Case and a space before the unit do not matter. A fraction of a byte is dropped.
 
     Raises:
-        ConfigError: not an amount, or less than one byte.
+        ConfigError: `text` is not an amount of memory, or it is less than one byte.
 
     >>> parse_memory("12GB"), parse_memory("12GiB"), parse_memory("800M")
     (12000000000, 12884901888, 800000000)
@@ -55,6 +55,6 @@ def _format(num_bytes: int, base: int, units: tuple[str, ...]) -> str:
     while exponent + 1 < len(units) and abs(num_bytes) >= base ** (exponent + 1):
         exponent += 1
     amount = num_bytes / base**exponent
-    # Four significant digits, but never an exponent: 1,023 and 1023.9 are both below a binary unit.
+    # Four significant digits. From 1,000 on (up to 1,023 of a binary unit), `g` might give an exponent.
     digits = f"{amount:.4g}" if abs(amount) < 1000 else f"{amount:,.0f}"
     return f"{digits} {units[exponent]}"

@@ -1,4 +1,4 @@
-"""One block of the pool as one cell of two columns."""
+"""Draws one block of the pool as one cell of two columns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class Glyphs:
     """The characters of the view.
 
     Attributes:
-        levels: how full a block is, from hardly to almost.
-        counts: how many hold a block, from 2 on; the last one stands for all greater numbers too.
-        bar_done, bar_left: of a progress bar.
+        levels: how full a block is, from nearly empty to nearly full.
+        counts: number of holders of a block, from 2 on. The last character also means all greater numbers.
+        cached, free, null: blocks that no sequence holds; see `BlockSnapshot.state`.
+        bar_done, bar_left: the two parts of a progress bar.
     """
 
     levels: str
@@ -38,7 +39,7 @@ UNICODE = Glyphs(
 ASCII = Glyphs(
     levels="_.:-=+#", counts="23456789+", cached="o", free=".", null="0", bar_done="#", bar_left="-"
 )
-"""For terminals whose encoding has nothing better."""
+"""For terminals whose encoding lacks the Unicode characters."""
 
 _STATES = {
     "null": (lambda glyphs: glyphs.null, Style(dim=True)),
@@ -52,11 +53,11 @@ _SHARED = Style(bold=True, underline=True)
 def cell(block: BlockSnapshot, block_size: int, labels: Labels, glyphs: Glyphs) -> Text:
     """The cell of a block, `CELL_WIDTH` columns.
 
-    A block in use has the letter and the colour of its first holder. If it is full, the colour
-    fills the cell; if not, a level beside the letter shows how far it is. If several hold it, their
-    number stands beside the letter, and the cell is underlined.
+    A block in use has the letter and the colour of its first holder. If the block is full, the colour
+    fills the cell. Otherwise a level beside the letter shows how full it is. If several sequences hold the
+    block, their number stands beside the letter, and the cell is underlined.
     """
-    text = Text()  # without a style of its own, which the parts would inherit
+    text = Text()  # no style here, since the parts would inherit it
     if block.state != "used":
         glyph, style = _STATES[block.state]
         return text.append(glyph(glyphs).ljust(CELL_WIDTH), style)
@@ -74,6 +75,6 @@ def cell(block: BlockSnapshot, block_size: int, labels: Labels, glyphs: Glyphs) 
 
 
 def bar(share: float, width: int, glyphs: Glyphs) -> str:
-    """A progress bar of `width` columns; `share` is cut to 0 … 1."""
+    """A progress bar of `width` columns. A `share` outside 0 … 1 is cut to that range."""
     done = round(min(max(share, 0.0), 1.0) * width)
     return glyphs.bar_done * done + glyphs.bar_left * (width - done)

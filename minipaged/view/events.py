@@ -1,4 +1,4 @@
-"""What happened to the requests between two snapshots, in words."""
+"""Describes what happened to the requests between two snapshots."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from minipaged.view.pool_snapshot import PoolSnapshot, RequestSnapshot, Sequence
 
 
 def events(before: PoolSnapshot, after: PoolSnapshot, labels: Labels) -> list[str]:
-    """One line for each request that was admitted, resumed, preempted or that ended.
+    """One line for each request that was admitted, resumed or preempted, or that ended.
 
-    The snapshots are one step apart. A request that came and ended within the step is not seen.
+    The snapshots are one step apart. A request that arrived and ended within the step gets no line.
     """
     old = {request.request_id: request for request in (*before.running, *before.waiting)}
     new = {request.request_id: request for request in (*after.running, *after.waiting)}

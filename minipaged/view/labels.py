@@ -1,6 +1,6 @@
 """Labels: a letter and a colour for each sequence, so that a reader can follow it.
 
-The letter says the same as the colour: nobody needs to tell the colours apart.
+The letter carries the same information as the colour, so readers need not distinguish the colours.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from minipaged.view.pool_snapshot import SequenceKey
 LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#BBBBBB")
-"""Seven colours that people with any kind of colour vision tell apart, and a grey.
+"""Seven colours that people with any kind of colour vision can distinguish, and a grey.
 
 Source: Okabe and Ito, "Color Universal Design" (2008)."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """How one sequence is drawn.
+    """The letter and the colour of one sequence.
 
     Attributes:
-        letter: its letter. With more sequences than letters they begin again.
-        colour: of its cells, as `#RRGGBB`.
+        letter: the sequence's letter. If there are more sequences than letters, letters are used again.
+        colour: the colour of the sequence's cells, as `#RRGGBB`.
     """
 
     letter: str
@@ -35,17 +35,17 @@ class Label:
 
     @property
     def solid(self) -> Style:
-        """For a cell that is full: the colour behind, and black or white before it."""
+        """The style of a full block's cell: the colour as background, with black or white text."""
         return Style(color=_readable_on(self.colour), bgcolor=self.colour)
 
     @property
     def outline(self) -> Style:
-        """For a cell that is not full yet."""
+        """The style of a cell whose block is not yet full."""
         return Style(color=self.colour)
 
 
 class Labels:
-    """Gives out labels, in the order in which sequences are first asked for."""
+    """Assigns a label to each sequence, in the order of the first look-ups."""
 
     def __init__(self) -> None:
         self._numbers: dict[SequenceKey, int] = {}
@@ -56,7 +56,7 @@ class Labels:
 
 
 def _readable_on(colour: str) -> str:
-    """Black or white, whichever has the greater contrast (WCAG 2, relative luminance)."""
+    """Black or white: the one with the greater contrast to `colour` (WCAG 2, relative luminance)."""
     channels = [channel / 255 for channel in Color.parse(colour).get_truecolor()]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -12,16 +12,16 @@ from minipaged.bench.ladder import STAGE_NAMES, LadderResult, WorkloadResult
 from minipaged.bench.stage_run import MemoryShares
 
 COLOURS = ("tab:blue", "tab:cyan", "tab:orange", "tab:red", "lightgrey")
-"""Of the parts of the memory, in the order of `MemoryShares`."""
+"""Colours of the parts of the memory, in the order of `MemoryShares`."""
 
 
 def plot_ladder(result: LadderResult, path: Path) -> None:
-    """Draw speed and memory of each workload; the ending of `path` decides the format.
+    """Draw speed and memory of each workload. The ending of `path` decides the format.
 
     Raises:
         OSError: the file cannot be written.
     """
-    # A figure of its own, not pyplot's: nothing global, and no display is needed.
+    # A plain Figure instead of pyplot: it has no global state and needs no display.
     rows = len(result.workloads)
     height = 1.2 + 0.4 * sum(len(each.stages) + 2 for each in result.workloads)
     figure = Figure(figsize=(11, height), layout="constrained")

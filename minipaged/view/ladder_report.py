@@ -16,11 +16,11 @@ BAR_WIDTH = 36
 
 
 def ladder_report(result: WorkloadResult, lines: list[str]) -> RenderableType:
-    """Everything about one workload.
+    """The report about one workload.
 
     Args:
-        result: what was measured.
-        lines: the remarks.
+        result: the measurements.
+        lines: the remarks, from `bench.ladder_remarks`.
     """
     parts: list[RenderableType] = [_heading(result), _bars(result), Text(), _speeds(result)]
     if any(each.memory is not None for each in result.stages):
@@ -102,7 +102,7 @@ def _tokens(result: WorkloadResult) -> Text:
     if result.difference is not None:
         return Text(f"DIFFERENT TOKENS: {result.difference}", style="bold red")
     if len(result.stages) == 1:
-        return Text("One stage alone: there is nothing to compare its tokens with.")
+        return Text("Only one stage was run, so there is nothing to compare its tokens with.")
     return Text(f"All {len(result.stages)} stages gave the same {result.num_output_tokens:,} tokens.")
 
 

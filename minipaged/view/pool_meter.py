@@ -1,4 +1,4 @@
-"""PoolMeter: what a run did with its pool, summed up over snapshots."""
+"""PoolMeter: statistics of a run's pool, from one snapshot per step."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from minipaged.view.pool_snapshot import PoolSnapshot
 
 
 class PoolMeter:
-    """Adds up snapshots, one for each step.
+    """Collects statistics from one snapshot per step.
 
-    Beside the real pool it keeps the account of a pool without paging, in which each running
-    sequence has `max_model_len` slots reserved in one piece and shares nothing.
+    For comparison it also counts the slots of an imaginary pool without paging. There each running sequence
+    reserves `max_model_len` contiguous slots and shares nothing.
 
     Args:
-        max_model_len: slots that would be reserved for each sequence.
+        max_model_len: slots that the imaginary pool reserves for each sequence.
     """
 
     def __init__(self, max_model_len: int) -> None:
@@ -23,14 +23,14 @@ class PoolMeter:
         self._reserved = 0
         self._reserved_unused = 0
         self.peak_used = 0
-        """Most blocks in use."""
+        """Largest number of blocks in use."""
         self.peak_shared = 0
-        """Most blocks with more than one holder."""
+        """Largest number of blocks with more than one holder."""
         self.peak_running = 0
-        """Most sequences running at once."""
+        """Largest number of sequences that ran at once."""
 
     def add(self, snapshot: PoolSnapshot) -> None:
-        """Count one step. One in which nothing runs any more says nothing, and is left out."""
+        """Count one step. A step without running sequences is left out."""
         sequences = snapshot.running_sequences
         if not sequences:
             return
@@ -46,22 +46,22 @@ class PoolMeter:
 
     @property
     def mean_slots(self) -> float:
-        """Slots in used blocks, on average over the steps."""
+        """Mean number of slots in used blocks, over the steps."""
         return self._mean(self._slots)
 
     @property
     def mean_unused(self) -> float:
-        """Those of them that hold nothing."""
+        """Mean number of slots in used blocks that hold no token."""
         return self._mean(self._unused)
 
     @property
     def mean_reserved(self) -> float:
-        """Slots that reservation would have taken for the same running sequences."""
+        """Mean number of slots that the pool without paging would have reserved."""
         return self._mean(self._reserved)
 
     @property
     def mean_reserved_unused(self) -> float:
-        """Those of them that would have held nothing."""
+        """Mean number of reserved slots that would have held no token."""
         return self._mean(self._reserved_unused)
 
     def _mean(self, total: int) -> float:

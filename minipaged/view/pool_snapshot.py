@@ -1,7 +1,7 @@
 """PoolSnapshot: the pool and the queues between two steps, as a value.
 
-A view, a test or a plot reads the snapshot, never the engine: it stays as it was when the engine
-goes on.
+Views, tests and plots read a snapshot instead of the engine. The snapshot does not change when the engine
+runs on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BlockState = Literal["null", "free", "cached", "used"]
 
 @dataclass(frozen=True)
 class SequenceKey:
-    """Which sequence: its request's id, and its number among the request's samples."""
+    """Identifies a sequence: its request's id, and its number among the request's samples."""
 
     request_id: str
     index: int = 0
@@ -32,11 +32,12 @@ class BlockSnapshot:
     """One physical block.
 
     Attributes:
-        block_id: its number.
-        state: `"null"`; `"free"`; `"cached"`: free, but its contents can still be found by their
-            hash; or `"used"`.
-        holders: the sequences whose tables name it, in the order of the queues; empty unless used.
-        num_filled: its slots that hold keys and values which somebody may still read.
+        block_id: the block's number.
+        state: `"null"` for the null block; `"free"`; `"cached"` for a free block whose contents can still be
+            found by their hash; or `"used"`.
+        holders: the running sequences whose block tables contain the block, in the order of the queue. Only
+            used blocks have holders.
+        num_filled: number of slots with keys and values that may still be read.
     """
 
     block_id: int
@@ -55,8 +56,8 @@ class SequenceSnapshot:
 
     Attributes:
         num_prompt_tokens, num_tokens, num_computed_tokens: as in `Sequence`.
-        most_tokens: prompt and output, if it runs to `max_tokens`.
-        block_ids: its block table.
+        most_tokens: number of prompt and output tokens if the sequence reaches `max_tokens`.
+        block_ids: the sequence's block table.
     """
 
     key: SequenceKey
@@ -92,8 +93,8 @@ class PoolSnapshot:
     Attributes:
         block_size: tokens per block.
         blocks: every block of the pool, by id; block 0 is the null block.
-        running: the batch, the first to be served first.
-        waiting: the waiting queue, the next one first.
+        running: the running requests, in the order in which they are served.
+        waiting: the waiting queue. The first request is the next to be admitted.
         num_steps, num_preemptions, generation_tokens, prefix_cache_hits: as in `EngineStats`.
     """
 
@@ -122,7 +123,7 @@ class PoolSnapshot:
 
     @cached_property
     def num_free(self) -> int:
-        """Free blocks with nothing to find in them."""
+        """Free blocks without cached contents."""
         return self._count("free")
 
     @cached_property
@@ -135,7 +136,7 @@ class PoolSnapshot:
 
     @cached_property
     def num_unused_slots(self) -> int:
-        """Slots of used blocks that hold nothing: the waste of paging, all of it in last blocks."""
+        """Slots of used blocks that hold no token. All are in sequences' last blocks: the waste of paging."""
         return sum(self.block_size - block.num_filled for block in self.blocks if block.state == "used")
 
     def _count(self, state: BlockState) -> int:
@@ -143,7 +144,7 @@ class PoolSnapshot:
 
 
 def take_snapshot(engine: LLMEngine) -> PoolSnapshot:
-    """What the engine's pool and queues look like now. O(blocks + tokens in tables)."""
+    """A snapshot of the engine's pool and queues. Takes O(blocks in the pool + tokens in block tables)."""
     scheduler, manager = engine.scheduler, engine.manager
     running = tuple(_request(request) for request in scheduler.queues.running)
     waiting = tuple(_request(request) for request in scheduler.queues.waiting)
@@ -188,7 +189,7 @@ def _blocks(engine: LLMEngine, running: tuple[RequestSnapshot, ...]) -> tuple[Bl
         for i, block_id in enumerate(seq.block_ids):
             holders.setdefault(block_id, []).append(seq.key)
             here = min(block_size, max(0, seq.num_computed_tokens - i * block_size))
-            # Holders may have come to different points of a block that they share.
+            # Holders of a shared block may have computed different numbers of its tokens.
             filled[block_id] = max(filled.get(block_id, 0), here)
     blocks: list[BlockSnapshot] = []
     for block_id in range(pool.num_blocks):

@@ -1,4 +1,4 @@
-"""Text that is safe to show: a model may emit anything, escape sequences included."""
+"""Text that is safe to print. A model may generate any characters, including escape sequences."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # Control, format (among them the marks that reverse the direction of writing), surrogate, private
 # and unassigned characters, and the two separators that break a line.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-# Joiners are part of words in some scripts, and of emoji.
+# Some scripts use joiners within words, and emoji contain them.
 _SAFE_FORMATS = frozenset("\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")
 
 
 def printable(text: str, keep: str = "") -> str:
-    """`text` with each character that could disturb a terminal replaced by U+FFFD.
+    """`text`, where U+FFFD replaces each character that could disturb a terminal.
 
-    Character by character, so that a text may be given in pieces.
+    Each character is checked on its own, so a text may also be given in pieces.
 
     Args:
-        keep: characters to leave, such as `"\\n\\t"`.
+        text: the text.
+        keep: characters that are never replaced, such as `"\\n\\t"`.
 
     >>> printable("a\\x1b[2Jb")
     'a\ufffd[2Jb'
@@ -30,7 +31,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def one_line(text: str) -> str:
-    """`text` on one line: runs of white space become one space, and the rest is made printable.
+    """`text` on one line: white space becomes single spaces, and the rest is made printable.
 
     >>> one_line("a\\n\\n  b\\x07")
     'a b\ufffd'

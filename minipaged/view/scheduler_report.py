@@ -15,7 +15,7 @@ MICROSECONDS = 1e6
 
 
 def scheduler_report(pool: Pool, costs: Sequence[StepCost], shares: Sequence[StepShare]) -> RenderableType:
-    """What a step costs at each length, and its share of a step with a model."""
+    """The time of a step at each context length, and the share of bookkeeping in a step with a model."""
     title = (
         f"A step of {pool.num_requests:,} running requests, without a model; {pool.num_blocks:,} blocks of "
         f"{pool.block_size} tokens; µs"
@@ -54,7 +54,7 @@ def scheduler_report(pool: Pool, costs: Sequence[StepCost], shares: Sequence[Ste
 
 
 def _remarks(costs: Sequence[StepCost]) -> list[str]:
-    lines = ["the input holds the block tables, which are as long as the requests"]
+    lines = ["the time of the input grows with the context, since the input holds the block tables"]
     if len(costs) > 1:
         first, last = costs[0], costs[-1]
         lines.insert(

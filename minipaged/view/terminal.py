@@ -2,7 +2,7 @@
 
     console.print(PoolView(take_snapshot(engine), labels))
 
-or again and again in a `rich.live.Live`. Nothing is wider than the console, whatever its width.
+A `rich.live.Live` can draw it again after each step. No line is wider than the console.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from minipaged.view.labels import Labels
 from minipaged.view.pool_snapshot import PoolSnapshot, RequestSnapshot
 
 MOST_ROWS = 24
-"""Rows of blocks that are drawn at most; the rest is counted."""
+"""Largest number of rows of blocks. Further blocks are not drawn, only counted."""
 
 MOST_SEQUENCES = 16
-"""Sequences of each queue that are drawn at most."""
+"""Largest number of sequences that are drawn of each queue."""
 
 _HEADING = Style(bold=True)
 _QUIET = Style(dim=True)
@@ -36,9 +36,9 @@ class PoolView:
     """A picture of one snapshot.
 
     Args:
-        snapshot: what to draw.
-        labels: the sequences' letters and colours; the same for all pictures of one run.
-        tokens_per_second: shown if given.
+        snapshot: the snapshot to draw.
+        labels: the sequences' letters and colours. Use the same object for all pictures of one run.
+        tokens_per_second: shown if it is not `None`.
         notes: lines to show below, such as the latest events.
         most_rows: draw at most this many rows of blocks.
         most_sequences: draw at most this many sequences of each queue.
@@ -163,8 +163,7 @@ class PoolView:
 
 
 def _lines(parts: list[Text], width: int) -> Iterator[Text]:
-    """As many parts on each line as fit; a line is never broken within a part, unless that alone is
-    too wide."""
+    """Put as many parts on each line as fit. Only a part that is wider than a whole line is broken."""
     line = parts[0].copy()
     for part in parts[1:]:
         if line.cell_len + len(_GAP) + part.cell_len > width:
@@ -176,6 +175,6 @@ def _lines(parts: list[Text], width: int) -> Iterator[Text]:
 
 
 def _cells_per_row(width: int) -> int:
-    """As many cells as fit; from 8 on a multiple of 8, so that block numbers are easy to find."""
+    """As many cells as fit. With 8 or more, a multiple of 8, so that block numbers are easy to find."""
     cells = max(1, width // (CELL_WIDTH + 1))
     return cells if cells < 8 else cells // 8 * 8

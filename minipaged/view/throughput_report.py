@@ -11,11 +11,11 @@ from minipaged.bench.throughput.results import ContestantRecord, Entry, Throughp
 
 NOTHING = "–"
 SHORT = ("absent", "not loaded", "ended before")
-"""Failures that fit into the table; the last lines say more of them."""
+"""Failures that fit into the table. The last lines of the report explain them."""
 
 
 def throughput_report(result: ThroughputResult) -> RenderableType:
-    """A table for each workload, the machine's bounds, and what each contestant is."""
+    """A table and the machine's bound for each workload, and a line about each contestant."""
     parts: list[RenderableType] = [_heading(result)]
     for workload in result.workloads:
         parts += [Text(), _table(workload)]
@@ -71,8 +71,8 @@ def _figures(workload: WorkloadResult, entry: Entry) -> list[str]:
 def _bound(workload: WorkloadResult) -> str | None:
     if workload.bound is None:
         return None
-    what = "reading the weights once a token" if workload.num_requests == 1 else "the linear layers alone"
-    share = "" if workload.ours is None else f"; ours has {workload.ours / workload.bound:.0%} of it"
+    what = "reading all weights once per token" if workload.num_requests == 1 else "only the linear layers"
+    share = "" if workload.ours is None else f"; ours reaches {workload.ours / workload.bound:.0%} of it"
     return f"Bound, {what}: {workload.bound:,.0f} tokens/s{share}."
 
 
@@ -84,13 +84,13 @@ def _remarks(workload: WorkloadResult) -> list[str]:
         if entry.agreement is not None and entry.agreement.first is not None:
             request, position = entry.agreement.first
             lines.append(
-                f"{entry.contestant}: {entry.agreement.num_differing} requests got other tokens than from "
-                f"{OURS}, the first of them request {request} from token {position} on"
+                f"{entry.contestant}: {entry.agreement.num_differing} requests got different tokens than "
+                f"from {OURS}, the first of them request {request} from token {position} on"
             )
         computed = entry.runs[-1].num_computed_tokens if entry.runs else None
         if computed is not None:
             useful = workload.num_prompt_tokens + workload.num_output_tokens
-            lines.append(f"{entry.contestant}: computed {computed:,} tokens, of which {useful:,} were wanted")
+            lines.append(f"{entry.contestant}: computed {computed:,} tokens, of which {useful:,} were needed")
     return lines
 
 

@@ -1,6 +1,6 @@
-"""Compiles some kernels, and prints what they take as JSON.
+"""Compiles some kernels, and prints the resources that they need as JSON.
 
-A process of its own, because tests elsewhere turn Triton's interpreter on, for good.
+It runs in its own process, because other tests turn Triton's interpreter on and never off.
 
 python -m tests.bench.compile_kernels head-dim 128      all kernels and dtypes, for both chips
 python -m tests.bench.compile_kernels groups 1 3 4      the attention kernels in bfloat16, for sm_80

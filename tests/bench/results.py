@@ -28,7 +28,7 @@ def stage_result(stage: int, **changes: object) -> StageResult:
 
 
 def workload_result(*stages: StageResult, difference: Difference | None = None) -> WorkloadResult:
-    """The stages, on one workload."""
+    """A workload with the results of these stages."""
     return WorkloadResult(
         name="like ShareGPT",
         num_requests=20,

@@ -1,4 +1,4 @@
-"""Made-up attention steps: what they hold, and how their work is counted."""
+"""Invented attention steps: their contents, and how their work is counted."""
 
 from __future__ import annotations
 

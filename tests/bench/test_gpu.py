@@ -1,4 +1,4 @@
-"""The GPU check, rehearsed: it runs through, finds what is wrong, and writes its record."""
+"""The GPU check as a rehearsal: it runs to its end, finds wrong kernels, and writes its record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PARTS = [name for group in GROUPS for name in group.parts]
 
 
 def test_the_rehearsal(tmp_path: Path) -> None:
-    """In a process of its own, where nothing is prepared; with a GPU, the interpreter is asked for."""
+    """The command runs in a new process. The interpreter is on even if the machine has a GPU."""
     out = tmp_path / "record.json"
     done = subprocess.run(
         [sys.executable, "-m", "minipaged", "bench", "gpu", "--rehearse", "--out", str(out)],
@@ -62,7 +62,7 @@ def test_all_groups_together_stay_below_8_minutes() -> None:
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
 def test_a_group_has_the_parts_that_it_names(group: Group) -> None:
-    """Making them measures nothing."""
+    """Making the parts does not run them."""
     module = importlib.import_module(group.module)
     assert tuple(module.make_parts(DEVICE, rehearse=True)) == group.parts
 
@@ -106,7 +106,7 @@ def test_a_wrong_kernel_is_found() -> None:
 
 
 def output(*token_ids: int, gap: float = 1.0) -> CompletionOutput:
-    """An output whose second likeliest token is always 9, `gap` below the likeliest."""
+    """An output whose second likeliest token is always 9. Its log-probability is lower by `gap`."""
     logprobs = [{token: Logprob(-1.0, 1), 9: Logprob(-1.0 - gap, 2)} for token in token_ids]
     return CompletionOutput(0, "", list(token_ids), logprobs=logprobs)
 
@@ -136,7 +136,7 @@ def test_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_workload_is_nano_vllms() -> None:
-    """Its README has the number of output tokens."""
+    """The expected number of output tokens is from nano-vllm's README."""
     workload = gpu_workload.nano_vllm_workload(gpu_workload.FULL)
     assert len(workload.requests) == 256
     assert workload.num_output_tokens == 133_966

@@ -1,4 +1,4 @@
-"""A part of the GPU check may fail without taking the others with it."""
+"""If a part of the GPU check fails, the other parts still run."""
 
 from __future__ import annotations
 

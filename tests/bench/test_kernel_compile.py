@@ -1,6 +1,6 @@
-"""Every kernel compiles for sm_80 and sm_90, fits there, and widens block ids before it multiplies.
+"""Every kernel compiles for sm_80 and sm_90, fits on both chips, and widens block ids before it multiplies.
 
-One head dimension here; `minipaged bench kernel --compile-only` goes through all.
+These tests use one head dimension; `minipaged bench kernel --compile-only` compiles for all of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def rows() -> list[Row]:
 
 
 def compiled(*arguments: str) -> list[Row]:
-    """What `compile_kernels` prints."""
+    """The rows that `compile_kernels` prints."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.compile_kernels", *arguments],
         cwd=ROOT,
@@ -67,7 +67,7 @@ def test_every_kernel_in_every_dtype_on_both_chips(rows: list[Row]) -> None:
 
 
 def test_every_size_of_group() -> None:
-    """Query heads that share a KV head, also where they are no power of two; on the smaller chip."""
+    """Any number of query heads may share a KV head, not only powers of two. On the smaller chip."""
     rows = compiled("groups", "1", "3", "4", "7", "8")
     cases = [(row["kernel"], row["group"]) for row in rows]
     assert sorted(cases) == sorted(itertools.product(["decode", "decode_part", "prefill"], [1, 3, 4, 7, 8]))
@@ -90,7 +90,7 @@ def test_shared_memory_suffices(rows: list[Row]) -> None:
 
 def test_as_many_decodes_run_at_once_as_the_split_rule_takes_for_granted(rows: list[Row]) -> None:
     num_threads = 4 * 32
-    reserved = 1024  # bytes of shared memory that each program costs beside its own
+    reserved = 1024  # bytes of shared memory that each program costs in addition
     for row in rows:
         if row["kernel"].startswith("decode") and row["dtype"] != "torch.float32":
             available = SHARED_MEMORY[row["capability"]] + reserved
@@ -106,7 +106,7 @@ def test_float32_is_not_rounded_for_the_tensor_cores(rows: list[Row]) -> None:
 
 @pytest.mark.parametrize("kernel", ["write_kv", "copy_blocks", "decode", "decode_part", "prefill"])
 def test_ids_are_widened_before_they_are_multiplied(rows: list[Row], kernel: str) -> None:
-    """A cache of more than 2³¹ numbers does not fit into a test, but the code for it can be read."""
+    """A cache of more than 2³¹ numbers is too large for a test, so this test reads the compiled code."""
     for row in rows:
         if row["kernel"] == kernel:
             multiplications = with_an_id(row["ttir"])
@@ -116,7 +116,7 @@ def test_ids_are_widened_before_they_are_multiplied(rows: list[Row], kernel: str
 
 
 def with_an_id(ttir: str) -> list[str]:
-    """The multiplications, of whatever depends on what is loaded through one of `TABLES`."""
+    """The multiplications of values that depend on ids loaded through one of `TABLES`."""
     depends: set[str] = set(TABLES)
     found: list[str] = []
     for raw in ttir.splitlines():

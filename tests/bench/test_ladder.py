@@ -1,4 +1,4 @@
-"""The ladder on the smallest model there is: the same memory, the same tokens, and honest counts."""
+"""The ladder on a very small model: the same memory, the same tokens, and correct counts."""
 
 from __future__ import annotations
 

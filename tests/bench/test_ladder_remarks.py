@@ -1,4 +1,4 @@
-"""A remark is made where a stage gained nothing, and its reason follows from the numbers."""
+"""A stage that gained nothing gets a remark, and the reason in it follows from the numbers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def test_stages_that_gain_are_passed_over() -> None:
         (6, {"mean_batch": 3.0, "num_steps": 400}, "But each step took 20.00 → 25.00 ms"),
         (6, {"mean_batch": 2.01}, "no place in a batch stayed empty for long"),
         (7, {"mean_batch": 2.05}, "outputs here reach their max_tokens"),
-        (7, {"mean_batch": 3.0, "num_preemptions": 7}, "7 preemptions made some tokens be computed twice"),
+        (7, {"mean_batch": 3.0, "num_preemptions": 7}, "7 preemptions some tokens were computed twice"),
         (7, {"mean_batch": 3.0}, "2.0 → 3.0 requests in the batch, but each step took"),
-        (8, {"prefix_cache_hits": 80}, "80 of 800 prompt tokens were found in the cache: too little"),
+        (8, {"prefix_cache_hits": 80}, "80 of 800 prompt tokens were found in the cache: too few"),
         (8, {"num_preemptions": 1}, "0 of 800 prompt tokens were found in the cache: no two prompts"),
     ],
 )
@@ -52,7 +52,7 @@ def test_three_per_cent_is_a_gain(seconds: float, is_remarked: bool) -> None:
 def test_stages_that_did_the_same_work_show_the_noise() -> None:
     three, four = stage_result(3), stage_result(4, seconds=8.0)
     same, noise = lines_for(three, four)
-    assert same.startswith("Stage 4 (copy-on-write) did the work of stage 3 once more. Every request has one")
+    assert same.startswith("Stage 4 (copy-on-write) did the same work as stage 3. Every request has one")
     assert "25.0% apart" in noise
     within, beyond = stage_result(5, seconds=7.0), stage_result(6, seconds=4.0, num_steps=300)
     lines = lines_for(three, four, within, beyond)
@@ -62,11 +62,11 @@ def test_stages_that_did_the_same_work_show_the_noise() -> None:
 
 @pytest.mark.parametrize(
     ("stage", "words"),
-    [(6, "No place in the batch"), (7, "nobody was preempted"), (8, "0 of 800 prompt tokens")],
+    [(6, "No place in the batch"), (7, "no request was preempted"), (8, "0 of 800 prompt tokens")],
 )
 def test_what_had_nothing_to_do(stage: int, words: str) -> None:
     same, noise = lines_for(stage_result(stage - 1), stage_result(stage, seconds=9.0))
-    assert f"did the work of stage {stage - 1} once more" in same
+    assert f"did the same work as stage {stage - 1}." in same
     assert words in same
     assert "11.1% apart" in noise
 
@@ -74,17 +74,17 @@ def test_what_had_nothing_to_do(stage: int, words: str) -> None:
 def test_other_kernels_are_other_work() -> None:
     for stage in (3, 5):
         [line] = lines_for(stage_result(stage - 1), stage_result(stage))
-        assert "once more" not in line
+        assert "same work" not in line
 
 
 def test_preemption_that_pays_has_a_price() -> None:
     after = stage_result(7, seconds=5.0, mean_batch=4.0, num_preemptions=9, num_steps=250)
     assert lines_for(stage_result(6), after) == [
-        "Stage 7 (preemption) has a price: 9 preemptions made some tokens be computed twice; the 99th "
-        "percentile of the time per output token went 20.0 → 20.0 ms."
+        "Stage 7 (preemption) has a price: because of 9 preemptions some tokens were computed twice; the "
+        "99th percentile of the time per output token went 20.0 → 20.0 ms."
     ]
     [line] = lines_for(stage_result(6, tpot=None), after)
-    assert line.endswith("made some tokens be computed twice.")
+    assert line.endswith("some tokens were computed twice.")
 
 
 def test_a_stage_whose_predecessor_was_not_run_is_not_judged() -> None:

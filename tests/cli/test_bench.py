@@ -34,7 +34,7 @@ def test_throughput_with_a_peer_and_an_absent_one(
     assert run("throughput", *arguments, "--threads", "1", "--out", str(out)) == 0
     captured = capsys.readouterr()
     assert "256.0" in captured.out  # 128 tokens in half a second
-    assert "W3: 32 requests behind one prefix" in captured.out
+    assert "W3: 32 requests with one shared prefix" in captured.out
     assert "vllm: absent" in captured.out
     assert "W1, run 1, minipaged" in captured.err
     document = json.loads(out.read_text())
@@ -61,8 +61,8 @@ def test_it_fails_when_our_own_engine_does(
         (("--against", ","), "there are hf, hf-cb, vllm"),
         (("--python", "vllm"), "is not NAME=PYTHON"),
         (("--python", "torch=python"), "one of hf, llama.cpp, vllm"),
-        (("--python", "vllm=/no/such/python"), "is no program that can be run"),
-        (("--threads", "100000"), "ask for at most as many"),
+        (("--python", "vllm=/no/such/python"), "is not a program that can be run"),
+        (("--threads", "100000"), "ask for fewer"),
         (("--workload", "W4"), "invalid choice"),
         (("--stage", "9"), "invalid choice"),
     ],

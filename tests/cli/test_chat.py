@@ -1,4 +1,4 @@
-"""`minipaged chat` through a pipe: turns, commands, the prefix cache, Ctrl-C, running out of room."""
+"""`minipaged chat` through a pipe: turns, commands, the prefix cache, Ctrl-C, and long conversations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = "This is a message of more than sixteen tokens, so of several blocks."
 
 @dataclass(frozen=True)
 class Turn:
-    """What the line after a turn says."""
+    """The numbers in the line after a turn."""
 
     num_tokens: int
     num_prompt: int
@@ -206,7 +206,7 @@ def test_ctrl_c_at_the_prompt_leaves(
 
 
 def test_text_is_streamed_as_it_comes_and_is_safe(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each piece is written when its step ends: markup is text, escapes are replaced."""
+    """Each piece is written at the end of its step. Markup is printed as text, and escapes are replaced."""
     texts = ["[bold]", "[bold]a\x1b[31m", "[bold]a\x1b[31m\nb\u202e"]
     real = LLMEngine.step
 

@@ -1,4 +1,4 @@
-"""The conversation as a prompt: what is kept, and what is dropped when it grows too long."""
+"""The conversation as a prompt, and the turns that are dropped when it gets too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo, as a user runs it: with any model and in any size, it ends and reports what it should."""
+"""The demo, as a user runs it. With any model and any size, it ends and prints a correct report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Result:
     err: str
 
     def number(self, name: str) -> int:
-        """The first number beside a name in the summary."""
+        """The first number after a name in the summary."""
         found = re.search(rf"^ {name} +([\d,]+)", self.out, re.MULTILINE)
         assert found is not None, self.out
         return int(found.group(1).replace(",", ""))
@@ -42,7 +42,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> Result:
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    """What argparse makes of the demo's arguments."""
+    """The demo's arguments, parsed by argparse."""
     parser = argparse.ArgumentParser(description="demo")
     demo.add_arguments(parser)
     return parser.parse_args(arguments)
@@ -183,7 +183,7 @@ def test_a_show_of_nothing_keeps_the_account(capsys: pytest.CaptureFixture[str])
 @pytest.mark.smollm2
 def test_smollm2_shares_prefixes_and_preempts(capsys: pytest.CaptureFixture[str], smollm2_path: Path) -> None:
     engine, workload = demo.prepare(parsed("--model", str(smollm2_path)))
-    # Running it takes long; that runs do what the rehearsal says is tested with the embedded model.
+    # Running it takes long, so only the rehearsal is checked. Another test compares runs with rehearsals.
     said = rehearse(workload.requests, engine.config, engine.stats().num_blocks)
     assert said.num_preemptions >= 1
     assert said.prefix_cache_hits >= 3 * engine.config.block_size
@@ -194,5 +194,5 @@ def test_smollm2_shares_prefixes_and_preempts(capsys: pytest.CaptureFixture[str]
 def test_a_stage_without_blocks_is_refused(capsys: pytest.CaptureFixture[str], stage: str) -> None:
     result = run(capsys, "--stage", stage, "--plain")
     assert result.code == 2
-    assert "take a stage from 3 to 8" in result.err
+    assert "choose a stage from 3 to 8" in result.err
     assert len(result.err.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""The demo's sizes: whatever the model, they fit, and the rehearsal tells the truth."""
+"""The demo's sizes fit every model, and the real run does the same as the rehearsal."""
 
 from __future__ import annotations
 

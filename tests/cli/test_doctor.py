@@ -1,4 +1,4 @@
-"""`minipaged doctor`: the report, and each fault that it is there to find."""
+"""`minipaged doctor`: the report, and each fault that it can find."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from minipaged.cli.interrupt import interruptible
 
 @pytest.fixture(autouse=True)
 def _pythons_own_handler() -> Iterator[None]:
-    """A process that a shell started in the background begins with SIGINT ignored."""
+    """Set Python's own handler: a shell starts background processes with SIGINT ignored."""
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, inherited)

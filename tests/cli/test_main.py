@@ -19,7 +19,7 @@ PYTHON_M = [sys.executable, "-m", "minipaged"]
 
 
 def exit_code(*arguments: str) -> int:
-    """What the process would exit with; argparse exits by itself."""
+    """The exit code of the command. argparse exits by raising SystemExit."""
     try:
         return cli.main(arguments)
     except SystemExit as stop:
@@ -28,7 +28,7 @@ def exit_code(*arguments: str) -> int:
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]:
-    """Makes `minipaged fake` run a function of the test's."""
+    """Makes `minipaged fake` run a function of the test."""
 
     def install(action: Callable[[], int]) -> None:
         def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""A small model gets one thread, a large one what there was, and all is as before afterwards."""
+"""A small model gets one thread, a large model keeps all threads, and the old number is restored."""
 
 from __future__ import annotations
 

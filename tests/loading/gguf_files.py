@@ -1,4 +1,4 @@
-"""Writes small GGUF files, with the `gguf` package's writer, as llama.cpp's converter would."""
+"""Writes small GGUF files in the form of llama.cpp's converter, with the `gguf` package's writer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES = {
 
 
 def model_writer(path: Path, hf: PreTrainedModel, **overrides: int | float | str) -> GGUFWriter:
-    """A writer with the metadata of a transformers model. `overrides` sets keys (`__` for `.`)."""
+    """A writer with the metadata of a transformers model. `overrides` sets keys, with `__` for `.`."""
     config = hf.config
     architecture = {"mistral": "llama"}.get(config.model_type, config.model_type)
     writer = GGUFWriter(path, architecture)
@@ -58,7 +58,7 @@ def model_writer(path: Path, hf: PreTrainedModel, **overrides: int | float | str
 
 
 def add_tensors(writer: GGUFWriter, hf: PreTrainedModel, kind: GGMLQuantizationType = F32) -> None:
-    """All weights, matrices in `kind`, with the rows of Q and K as llama.cpp orders them."""
+    """Add all weights, with matrices in `kind`, and rows of Q and K in llama.cpp's order."""
     for name, parameter in hf.named_parameters():
         stem, suffix = name.rsplit(".", 1)
         values = parameter.detach().numpy()
@@ -86,7 +86,7 @@ def gguf_name(stem: str, suffix: str) -> str:
 
 
 def finish(writer: GGUFWriter) -> None:
-    """Writes everything and closes the file."""
+    """Write everything and close the file."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -99,7 +99,7 @@ def write_model(
     kind: GGMLQuantizationType = F32,
     **overrides: int | float | str,
 ) -> Path:
-    """A GGUF file of a transformers model, without a tokenizer."""
+    """Write a GGUF file of a transformers model, without a tokenizer."""
     writer = model_writer(path, hf, **overrides)
     add_tensors(writer, hf, kind)
     finish(writer)
@@ -116,7 +116,7 @@ def write_vocabulary(
     kinds: Sequence[int] = (),
     scores: Sequence[float] = (),
 ) -> None:
-    """The vocabulary's part of the metadata."""
+    """Add the vocabulary to the metadata."""
     writer.add_tokenizer_model(model)
     if pre is not None:
         writer.add_tokenizer_pre(pre)
@@ -130,7 +130,7 @@ def write_vocabulary(
 
 
 def quantised(weight: Tensor, kind: GGMLQuantizationType) -> Tensor:
-    """What is left of a matrix after being stored in `kind`. Each row is quantised for itself."""
+    """A matrix after quantisation to `kind` and back. Each row is quantised separately."""
     if kind == F32 or weight.dim() < 2:
         return weight
     return torch.from_numpy(np.array(dequantize(quantize(weight.detach().numpy(), kind), kind)))

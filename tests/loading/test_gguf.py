@@ -83,7 +83,7 @@ def test_container_equals_the_gguf_package(tmp_path: Path) -> None:
     ours, theirs = GgufFile(tmp_path / "m.gguf"), GGUFReader(tmp_path / "m.gguf")
     for key, value in ours.metadata.items():
         assert value == theirs.fields[key].contents(), key
-    assert len(ours.metadata) == len(theirs.fields) - 3  # the reader counts the header's numbers too
+    assert len(ours.metadata) == len(theirs.fields) - 3  # their reader also counts the header's numbers
     assert list(ours.tensors) == [tensor.name for tensor in theirs.tensors]
     for tensor in theirs.tensors:
         mine = ours.tensors[tensor.name]
@@ -141,7 +141,7 @@ def test_unsupported_features(tmp_path: Path, overrides: dict[str, int | str], n
 
 @pytest.mark.parametrize("key", ["rope__scaling__factor", "rope__scale_linear"])
 def test_a_factor_without_a_type_is_linear(tmp_path: Path, key: str) -> None:
-    """As llama.cpp takes it; its older converters wrote no type."""
+    """llama.cpp reads such a file in the same way. Its older converters wrote no type."""
     path = write_model(tmp_path / "m.gguf", small(), **{key: 4.0})  # pyright: ignore[reportArgumentType]
     config = load_model(str(path), dtype=torch.float32, device=CPU, load_format="dummy").config
     assert config.rope == RopeConfig(10_000.0, "linear", 4.0)

@@ -1,4 +1,4 @@
-"""What ModelConfig reads from Hugging Face configurations, and what it refuses."""
+"""Reading Hugging Face configurations into a ModelConfig, and refusing unsupported ones."""
 
 from __future__ import annotations
 
@@ -138,14 +138,14 @@ def test_a_file_means_what_transformers_takes_it_for(
         except UnsupportedModelError as error:
             return str(error)
 
-    # Theirs has every field, and RoPE's parameters in the new spelling.
+    # The file that transformers writes has every field, and RoPE's parameters in the new spelling.
     theirs = AutoConfig.for_model(**json.loads(json.dumps(values))).to_dict()
     theirs["eos_token_id"] = fields.get("eos_token_id")  # its default never reaches `generate`
     assert read(values) == read(theirs)
 
 
 def test_the_outer_original_length_goes_before_the_inner_one() -> None:
-    """As in transformers, where RoPE's functions ask the configuration first."""
+    """transformers does the same: RoPE's functions look into the configuration first."""
     inner = {"rope_type": "llama3", **LLAMA3, "rope_theta": 1e4, "original_max_position_embeddings": 64}
     values = LlamaConfig().to_dict() | {"rope_parameters": inner}
     assert read_hf_config(values).rope.original_max_position_embeddings == 64
@@ -210,7 +210,7 @@ def test_which_projections_have_biases() -> None:
         (Qwen3MoeConfig(), "mixture of experts (model_type 'qwen3_moe')"),
         (MistralConfig(sliding_window=4096), "sliding-window attention (sliding_window=4096"),
         (Qwen2Config(use_sliding_window=True, max_window_layers=14), "sliding-window attention"),
-        # What says in Qwen's files whether and where the window is used means nothing in Mistral's.
+        # The fields for a window's use have a meaning in Qwen's files, but none in Mistral's.
         (
             AutoConfig.for_model("mistral", sliding_window=4, use_sliding_window=False),
             "sliding-window attention",
@@ -245,7 +245,7 @@ def test_unsupported_is_refused_by_name(config: PreTrainedConfig, named: str) ->
 def test_a_window_that_hides_nothing_is_no_window() -> None:
     config = MistralConfig(sliding_window=4096, max_position_embeddings=4096)
     assert config_of(config).architecture == "mistral"
-    # Qwen's files give a window, and say beside it that it is not used.
+    # Qwen's files give a window, and another field says that it is not used.
     assert config_of(Qwen2Config(sliding_window=128, use_sliding_window=False)).num_layers == 32
 
 

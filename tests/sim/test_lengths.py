@@ -1,4 +1,4 @@
-"""Drawn lengths: means as published, a tail as in the paper's Fig. 2, nothing out of bounds."""
+"""Drawn lengths: means as in the paper, a tail that fits its Fig. 2, and nothing out of bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def draw(lengths: LengthDistribution, count: int = COUNT, seed: int = 0) -> tupl
 
 
 def standard_error(mean: float) -> float:
-    """Of the mean of `COUNT` draws."""
+    """The standard error of the mean of `COUNT` draws."""
     return mean * float(np.sqrt(np.exp(SIGMA**2) - 1)) / COUNT**0.5
 
 
@@ -35,15 +35,18 @@ def test_means_are_the_published_ones(
     lengths: LengthDistribution, mean_prompt: float, mean_output: float, seed: int
 ) -> None:
     prompts, outputs = draw(lengths, seed=seed)
-    cut_short = 0.01 * mean_output  # by the end of the context
+    cut_short = 0.01 * mean_output  # the context's end shortens some outputs
     assert abs(prompts.mean() - mean_prompt) < 4 * standard_error(mean_prompt)
     assert -cut_short < outputs.mean() - mean_output + 4 * standard_error(mean_output)
     assert outputs.mean() - mean_output < 4 * standard_error(mean_output)
 
 
 def test_the_tail_gives_back_the_papers_memory_breakdown() -> None:
-    """Fig. 2, Orca (Max): of reservations that take 91.0 % of the memory, what is filled and what will be,
-    each request counted for as many steps as it has output tokens."""
+    """Drawn lengths give the shares of Fig. 2, Orca (Max), where reservations take 91.0 % of the memory.
+
+    The shares are the slots that are filled and those that will be filled. A request with O output tokens
+    counts for O steps.
+    """
     uncut = dataclasses.replace(SHAREGPT, max_model_len=100_000)  # the context cuts off some of the tail
     prompts, outputs = draw(uncut, 200_000)
     weights = outputs / outputs.sum()

@@ -1,4 +1,4 @@
-"""Before any test imports a kernel: where there is no GPU, Triton's interpreter is turned on."""
+"""Turns Triton's interpreter on where there is no GPU, before any test imports a kernel."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ collect_ignore: list[str] = []
 
 try:
     prepare_triton(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-except ConfigError:  # no Triton, or none that works: tests/triton_kernels/test_in_engine.py says which
+except ConfigError:  # Triton is missing or does not work: tests/triton_kernels/test_in_engine.py says which
     collect_ignore += ["test_kernels.py", "test_cache_kernels.py", "test_far_blocks.py"]

@@ -1,4 +1,4 @@
-"""Steps for the Triton kernels, on the device that they run on, and what they have to give."""
+"""Steps for the Triton kernels, on the kernels' device, with the expected outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minipaged.attention.reference import attend_one, gather
 from tests.attention.ragged import Heads, Span, Step, make_step
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-# (absolute, relative), as in test_cpu.py.
+# (absolute, relative), as in tests/cpu/attention/test_attention.py.
 TOLERANCE = {torch.float32: (1e-5, 0.0), torch.bfloat16: (2e-2, 2**-8), torch.float16: (4e-3, 2**-10)}
 
 EDGES = sorted({edge + near for edge in (16, 32, 64, 128) for near in (-1, 0, 1)})
@@ -23,7 +23,7 @@ SHORT = st.sampled_from([0, 1, 2, 3, *EDGES])
 
 @contextmanager
 def poisoned_memory() -> Iterator[None]:
-    """Within the block, `torch.empty` and its kin give NaN instead of what happens to lie in memory."""
+    """Within the block, `torch.empty` and its variants return NaN instead of old memory contents."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
@@ -34,7 +34,7 @@ def poisoned_memory() -> Iterator[None]:
 
 
 def on_device(step: Step) -> Step:
-    """The same step where the kernels run."""
+    """The same step on the device where the kernels run."""
     metadata = step.metadata
     tensors = {
         field.name: value.to(DEVICE)
@@ -50,7 +50,7 @@ def on_device(step: Step) -> Step:
 
 
 def expected_output(step: Step) -> Tensor:
-    """The reference, sequence by sequence; zeros where a sequence has no tokens."""
+    """The reference's output, sequence by sequence. A sequence without tokens gives zeros."""
     output = torch.zeros_like(step.query)
     starts = step.metadata.query_start_list
     for s, seq_len in enumerate(step.metadata.seq_lens_list):
@@ -62,7 +62,7 @@ def expected_output(step: Step) -> Tensor:
 
 
 def assert_right(step: Step, output: Tensor) -> None:
-    """An output is the reference's, within the tolerance of its dtype."""
+    """Check that an output equals the reference's, within the tolerance of its dtype."""
     assert output.shape == step.query.shape
     assert output.dtype == step.query.dtype
     atol, rtol = TOLERANCE[output.dtype]
@@ -71,8 +71,10 @@ def assert_right(step: Step, output: Tensor) -> None:
 
 @st.composite
 def triton_steps(draw: st.DrawFn) -> Step:
-    """1 to 9 sequences, most of them short, since the interpreter takes a hundredth of a second for each
-    tile; decodes (some of length 0), prompts, and chunks on top of cached tokens."""
+    """1 to 9 sequences: decodes (some of length 0), prompts, and chunks on top of cached tokens.
+
+    Most are short, since the interpreter takes a hundredth of a second for each tile.
+    """
     num_seqs = draw(st.integers(1, 9))
     lengths = [draw(SHORT) for _ in range(num_seqs)]
     if draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""write_kv and copy_blocks of Triton do what those of kv/cache.py do."""
+"""write_kv and copy_blocks in Triton do the same as write_kv and copy_blocks in kv/cache.py."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_tokens_go_to_their_slots_and_padding_nowhere(
 
 
 def test_keys_and_values_may_be_strided() -> None:
-    """They usually are views into one fused projection."""
+    """Keys and values are usually views into the output of one fused projection."""
     kv_layer = make_cache(4, 4, 2, 64, torch.float32).layers[0]
     expected = kv_layer.clone()
     fused = torch.randn(3, 6, 64, device=DEVICE)
@@ -72,8 +72,8 @@ def test_keys_and_values_may_be_strided() -> None:
 
 @settings(max_examples=15, deadline=None)
 @example(sources=[1, 1, 1], targets=[2, 3, 4], head_dim=64, dtype=torch.float32)
-@example(sources=[1, 2, 3], targets=[2, 3, 4], head_dim=64, dtype=torch.float32)  # each is the next's target
-@example(sources=[1, 2], targets=[2, 1], head_dim=64, dtype=torch.float32)  # two change places
+@example(sources=[1, 2, 3], targets=[2, 3, 4], head_dim=64, dtype=torch.float32)  # 2 and 3 are in both
+@example(sources=[1, 2], targets=[2, 1], head_dim=64, dtype=torch.float32)  # two blocks change places
 @given(
     sources=st.lists(st.integers(0, 7), max_size=5),
     targets=st.permutations(range(1, 8)),

@@ -1,6 +1,6 @@
 """Blocks more than 2³¹ numbers into a cache: their addresses do not fit into 32 bits.
 
-The cache is a file that is nearly all hole. Only the few pages that are written take room.
+The cache is a sparse file. Only the few pages that are written take disk space.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pytestmark = [
 
 @pytest.fixture
 def far_layer(tmp_path: Path) -> Tensor:
-    """[2, 34, 16, 1, 64] float16, each block 2²⁶ numbers after the one before."""
+    """[2, 34, 16, 1, 64] float16. Each block begins 2²⁶ numbers after the previous block."""
     block = BLOCK_SIZE * HEADS.head_dim
     size = (NUM_BLOCKS - 1) * BLOCK_STRIDE + 2 * block
     memory = torch.from_file(str(tmp_path / "cache"), shared=True, size=size, dtype=torch.float16)
@@ -43,7 +43,7 @@ def far_layer(tmp_path: Path) -> Tensor:
 
 @pytest.mark.parametrize("num_multiprocessors", [1, 16])
 def test_attention_reads_them(far_layer: Tensor, num_multiprocessors: int) -> None:
-    """Decodes, in one part and in several, and a prompt; the last block is 2.2 × 10⁹ numbers away."""
+    """A prompt, and decodes with and without a split. The last block is 2.2 × 10⁹ numbers away."""
     near = make_step([Span(1, 300), Span(1, 20), Span(9, 25)], HEADS, BLOCK_SIZE, dtype=torch.float16)
     num_blocks = near.kv_layer.shape[1]
     assert 20 < num_blocks <= NUM_BLOCKS

@@ -1,4 +1,4 @@
-"""The whole engine with the Triton kernels: the oracle's tokens, under the interpreter if need be."""
+"""The whole engine with the Triton kernels, compiled or interpreted, generates the oracle's tokens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROMPTS = [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [2, 7, 1, 8], [1]]
 
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 def test_greedy_tokens(nano_gqa: Pair, block_size: int) -> None:
-    """Prompts in chunks next to decodes, over slots that are NaN until they are written."""
+    """Prompts in chunks next to decodes. Slots hold NaN until they are written."""
     engine = make_engine(
         nano_gqa.model,
         device="auto",
@@ -51,7 +51,7 @@ def test_greedy_tokens(nano_gqa: Pair, block_size: int) -> None:
 
 
 def test_the_cache_is_written_by_kernels_too(nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys and values, and the copies that samples of one prompt take before they write."""
+    """Both kernels run: for keys and values, and for the block copies of samples that share a prompt."""
     prepare_triton(DEVICE)
     from minipaged.triton_kernels import cache as triton_cache
 
@@ -106,8 +106,10 @@ def test_a_readers_cache_functions_come_first(nano_gqa: Pair) -> None:
 
 
 def test_preemption_and_shared_blocks(nano_gqa: Pair) -> None:
-    """A pool that is too small for all at once, and samples that share a prompt's blocks: the tokens are
-    those of the readable attention."""
+    """A pool that is too small for all requests at once, and samples that share a prompt's blocks.
+
+    The tokens are the same as with the reference attention.
+    """
     params = SamplingParams(n=2, max_tokens=7, seed=1, ignore_eos=True)
 
     def samples(backend: AttentionBackend) -> list[list[int]]:
@@ -128,7 +130,7 @@ def test_preemption_and_shared_blocks(nano_gqa: Pair) -> None:
 
 
 def test_the_embedded_model(tiny: Pair) -> None:
-    """Two samples that share a prompt and copy on write, then one that finds its beginning in the cache."""
+    """Two samples that share a prompt and copy on write, then a request whose first blocks are cached."""
     model = load_model("tiny", dtype=torch.float32, device=DEVICE)
     engine = make_engine(
         model, device="auto", attention_backend="triton", block_size=4, num_blocks=16, max_model_len=40
@@ -145,7 +147,7 @@ def test_the_embedded_model(tiny: Pair) -> None:
 
 
 def test_beams(nano_gqa: Pair) -> None:
-    """They fork and copy all the time; the same hypotheses as with the readable attention."""
+    """Beams fork and copy in many steps. The hypotheses are the same as with the reference attention."""
 
     def hypotheses(backend: AttentionBackend) -> list[list[int]]:
         engine = make_engine(

@@ -1,4 +1,4 @@
-"""TritonAttention gives what reference_attention gives, whatever lies in slots that are nobody's."""
+"""TritonAttention gives the output of reference_attention, also when unused slots hold NaN or infinity."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def test_any_step(step: Step, num_multiprocessors: int) -> None:
 @pytest.mark.parametrize("head_dim", [64, 80, 96, 128, 256])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_head_dims_and_dtypes(head_dim: int, dtype: torch.dtype) -> None:
-    """Dimensions that are no powers of two are padded in the kernel, and nowhere else."""
+    """Dimensions that are not powers of two are padded inside the kernel; the tensors are not padded."""
     check(make_step([Span(1, 37), Span(5, 20)], Heads(1, 3, head_dim), 16, dtype=dtype))
 
 
 @pytest.mark.parametrize("group", [1, 3, 4, 7, 8, 17])
 def test_groups(group: int) -> None:
-    """Query heads that share a KV head are rows of one tile: in a decode, and next to several queries."""
+    """Query heads that share a KV head are rows of one tile, with one query and with several."""
     check(make_step([Span(1, 33), Span(20, 33)], Heads(2, group, 64), 16))
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 16, 64, 128])
 def test_block_sizes(block_size: int) -> None:
-    """A tile is many blocks, or part of one."""
+    """A tile covers many blocks, or part of one block."""
     check(make_step([Span(1, 140), Span(1, 130, 1, 9), Span(6, 135)], ONE_HEAD, block_size))
 
 
@@ -72,8 +72,11 @@ def test_a_prompt_of_several_tiles() -> None:
 
 
 def test_a_program_writes_its_own_queries_alone() -> None:
-    """With three query heads for each KV head, a tile of 32 rows holds 10 queries, and two rows of
-    padding. By their numbers these belong to the next program's first query, and see one key too few."""
+    """A program writes no row for its padding.
+
+    With three query heads for each KV head, a tile of 32 rows holds 10 queries and two rows of padding.
+    The padding has the row numbers of the next program's first query, but sees one key too few.
+    """
     heads = Heads(1, 3, 64)
     assert prefill_tiles(heads.group, heads.head_dim, 4).rows == 32
     step = on_device(make_step([Span(20, 20)], heads, 16))
@@ -113,7 +116,7 @@ def test_a_sequence_of_length_0_gives_zeros() -> None:
     ],
 )
 def test_any_number_of_splits(num_splits: int, lengths: list[int]) -> None:
-    """Parts of many tiles, of one, and of none; lengths at the edges of a part."""
+    """Parts of many tiles, of one tile, and of no tile. Sequences that end at the edges of a part."""
     step = on_device(make_step([Span(1, length) for length in lengths], ONE_HEAD, 16))
     output = torch.full_like(step.query, float("nan"))
     tables, seq_lens = step.metadata.block_tables, step.metadata.seq_lens
@@ -142,8 +145,10 @@ def test_large_scores_do_not_overflow() -> None:
 
 @pytest.mark.parametrize("dim", [-1, 0])
 def test_queries_may_be_strided(dim: int) -> None:
-    """Queries may be a view into one fused projection, with something else behind each head; or lie in
-    another order."""
+    """Queries may be a view into a fused projection, with other numbers behind each head.
+
+    They may also have their dimensions in another order in memory.
+    """
     step = make_step([Span(1, 9), Span(1, 30), Span(4, 12)], Heads(2, 2, 80), 4)
     wide = torch.cat([step.query, torch.full_like(step.query, float("nan"))], dim=-1)
     strided = wide[..., :80]
@@ -155,7 +160,7 @@ def test_queries_may_be_strided(dim: int) -> None:
 
 
 def test_nothing_to_compute() -> None:
-    """A sequence without queries is passed over, alone or next to others."""
+    """A sequence without queries is skipped, both alone and next to other sequences."""
     step = on_device(make_step([Span(0, 5)], SMALL, 4))
     assert run(step).shape == (0, SMALL.num_heads, SMALL.head_dim)
     check(make_step([Span(0, 5), Span(3, 6), Span(1, 4)], SMALL, 4))

@@ -1,4 +1,4 @@
-"""Triton is imported when it is asked for, interprets only where there is no GPU, and is refused in words."""
+"""Triton is imported only on demand and interpreted only without a GPU. A refusal says what to do."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ assert torch.equal(output[0, 0], kv_layer[1, 1, 0, 0]), output
 
 
 def run(code: str, **environment: str) -> None:
-    """Run code in a Python of its own, where nothing has been imported or set."""
+    """Run code in a new Python process, where nothing has been imported or set."""
     clean = {name: value for name, value in os.environ.items() if name != INTERPRET}
     done = subprocess.run(
         [sys.executable, "-c", code], env=clean | environment, capture_output=True, text=True, check=False
@@ -60,7 +60,7 @@ def test_importing_the_package_does_not_import_triton() -> None:
 @no_gpu
 @pytest.mark.parametrize("before", ["", "import triton"])
 def test_the_interpreter_is_turned_on_in_time(before: str) -> None:
-    """Also where Triton has been imported before, as transformers does with a model's class."""
+    """It works even after an earlier import of Triton, such as the one by a transformers model class."""
     pytest.importorskip("triton")
     run(f"{before}\n{ONE_DECODE}")
 
@@ -79,7 +79,7 @@ def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_triton_an_engine_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its own name alone: `auto` takes what there is. Nothing is set for the process."""
+    """Only "triton" by name is refused; `auto` takes another backend. No environment variable is set."""
     monkeypatch.delenv(INTERPRET, raising=False)
     monkeypatch.setattr(triton_setup, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="needs the package triton, which is published for Linux only"):
@@ -97,7 +97,7 @@ def test_on_an_apple_gpu() -> None:
 
 
 def test_a_cpu_next_to_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter would be for the whole process, in which the GPU may be in use."""
+    """The interpreter would be on for the whole process, which may also use the GPU."""
     pytest.importorskip("triton")
     monkeypatch.delenv(INTERPRET, raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

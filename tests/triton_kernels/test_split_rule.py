@@ -1,4 +1,4 @@
-"""Over how many programs a decode step spreads each sequence, at the edges of the rule."""
+"""How many programs share each sequence in a decode step, at the edges of the rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOM = 4 * H100
 @pytest.mark.parametrize(
     ("num_programs", "max_seq_len", "expected"),
     [
-        (1, LONG, 64),  # capped by what the merge holds
+        (1, LONG, 64),  # capped by the registers of the merge
         (8, LONG, 64),
         (8, 4096, 32),  # capped by the tokens
         (64, 4096, 8),  # ROOM // 64

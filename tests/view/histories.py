@@ -1,4 +1,4 @@
-"""Engines with something to see in them: random ones, and one in a state made by hand."""
+"""Engines to draw: engines under random requests, and a pool snapshot made by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RandomHistory:
         self.ids: list[str] = []
 
     def advance(self) -> None:
-        """One random thing: a request, an abort, or a step."""
+        """Do one random action: add a request, abort a request, or run a step."""
         what = self._draw.random()
         if what < 0.35:
             length = self._draw.randint(1, 12)
@@ -56,8 +56,10 @@ class RandomHistory:
 
 
 def snapshot(*, num_blocks: int = 24, num_sequences: int = 5) -> PoolSnapshot:
-    """A pool in which the first two of the used blocks are shared by all sequences, and each has one
-    of its own, half full. The last three blocks are cached."""
+    """A pool whose first two used blocks are shared by all sequences.
+
+    Each sequence also has one block of its own, which is half full. The last three blocks are cached.
+    """
     keys = [SequenceKey(f"r{i}") for i in range(num_sequences)]
     sequences = [SequenceSnapshot(key, 10, 11, 10, 20, block_ids=(1, 2, 3 + i)) for i, key in enumerate(keys)]
     blocks = [BlockSnapshot(0, "null")]

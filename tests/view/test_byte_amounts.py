@@ -1,4 +1,4 @@
-"""Amounts of memory, as written and as bytes."""
+"""Amounts of memory, as text and as bytes."""
 
 from __future__ import annotations
 

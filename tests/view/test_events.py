@@ -1,4 +1,4 @@
-"""What happened between two steps, told from two snapshots."""
+"""Events between two steps, found by comparing two snapshots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minipaged.view.pool_snapshot import take_snapshot
 
 
 def test_each_event_of_a_run_is_told_once(tiny: LoadedModel) -> None:
-    # 7 blocks of 4: three prompts of two blocks fit, but not with their outputs of two blocks more.
+    # 7 blocks of 4 tokens: three prompts of two blocks fit. Their outputs need two more blocks each.
     config = EngineConfig(block_size=4, num_blocks=8, max_model_len=16, dtype="float32", device="cpu")
     engine, labels, told = LLMEngine(config, tiny), Labels(), Counter[str]()
     for i in range(3):

@@ -28,7 +28,7 @@ def test_there_are_more_sequences_than_letters() -> None:
 
 
 def test_letters_are_readable_on_their_colour() -> None:
-    """Contrast of at least 4.5 : 1, WCAG 2's level AA."""
+    """The contrast is at least 4.5 : 1, as level AA of WCAG 2 requires."""
 
     def luminance(colour: Color) -> float:
         linear = [

@@ -1,4 +1,4 @@
-"""The account of a run, held against numbers counted by hand."""
+"""The statistics of a run, compared with numbers counted by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.view.histories import snapshot
 def test_one_snapshot_by_hand() -> None:
     meter = PoolMeter(max_model_len=20)
     meter.add(snapshot(num_sequences=5))
-    # 2 full shared blocks and 5 half full ones of 4 slots each.
+    # 2 full shared blocks and 5 half full blocks, of 4 slots each.
     assert (meter.peak_used, meter.peak_shared, meter.peak_running) == (7, 2, 5)
     assert (meter.mean_slots, meter.mean_unused) == (28, 10)
     # 5 × 20 slots reserved, 10 tokens in each.

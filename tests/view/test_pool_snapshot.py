@@ -1,4 +1,4 @@
-"""A snapshot accounts for every block exactly once, and stays as it was."""
+"""A snapshot accounts for every block exactly once, and never changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def assert_accounts_for_the_queues(snapshot: PoolSnapshot, engine: LLMEngine) ->
         assert [seq.block_ids for seq in taken.sequences] == [
             tuple(seq.block_table) for seq in request.unfinished
         ]
-        # Every computed token is in a block that is at least so full.
+        # Each block is filled at least as far as this sequence has computed it.
         for seq in taken.sequences:
             for i, block_id in enumerate(seq.block_ids):
                 here = min(snapshot.block_size, seq.num_computed_tokens - i * snapshot.block_size)
@@ -64,7 +64,7 @@ def test_every_block_is_accounted_for_on_random_histories(tiny: LoadedModel) -> 
             num_shared += snapshot.num_shared
             num_partial += snapshot.num_unused_slots
         num_preemptions += history.engine.stats().num_preemptions
-    # Else the above would hold of nothing.
+    # The checks above mean nothing unless all these states have occurred.
     assert states == {"null", "free", "cached", "used"}
     assert num_shared > 0
     assert num_partial > 0

@@ -1,4 +1,4 @@
-"""A model may emit anything; a terminal must not obey it."""
+"""A model may generate any characters, but none of them may control the terminal."""
 
 from __future__ import annotations
 

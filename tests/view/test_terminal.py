@@ -1,4 +1,4 @@
-"""The picture: never wider than the console, and with everything in it that the snapshot has."""
+"""The picture is never wider than the console, and shows everything that is in the snapshot."""
 
 from __future__ import annotations
 

@@ -75,10 +75,10 @@ def test_numbers_are_where_they_belong() -> None:
     flat = " ".join(text.split())
     assert "tiny in float32, 2 threads, median of 3 alternating runs, our engine at stage 6" in flat
     assert "2,000 prompt and 1,000 output tokens" in flat
-    assert "the linear layers alone: 250 tokens/s; ours has 80% of it" in flat
+    assert "only the linear layers: 250 tokens/s; ours reaches 80% of it" in flat
     assert "vllm: it ended with exit status 1: no [luck]" in flat
     assert (
-        "hf: 2 requests got other tokens than from minipaged, the first of them request 3 from token 17"
+        "hf: 2 requests got different tokens than from minipaged, the first of them request 3 from token 17"
         in flat
     )
     assert "minipaged: torch 2.11; loaded in 1.2 s" in flat
@@ -90,7 +90,7 @@ def test_padding_is_told() -> None:
     padded = replace(WORKLOAD.entries[1].runs[0], num_computed_tokens=7000)
     hf = replace(WORKLOAD.entries[1], runs=(padded,))
     text = shown(replace(RESULT, workloads=(replace(WORKLOAD, entries=(hf,)),)))
-    assert "hf: computed 7,000 tokens, of which 3,000 were wanted" in " ".join(text.split())
+    assert "hf: computed 7,000 tokens, of which 3,000 were needed" in " ".join(text.split())
 
 
 def test_without_ours_there_are_no_ratios() -> None:
@@ -99,7 +99,7 @@ def test_without_ours_there_are_no_ratios() -> None:
     rows = [line.split() for line in text.splitlines()]
     assert [OURS, "ended", "before", "–", "–", "–", "–", "–"] in rows
     assert ["hf", "100.0", "50.0", "100.0", "–", "500", "30", "of", "32"] in rows
-    assert "ours has" not in text
+    assert "ours reaches" not in text
 
 
 def test_json_has_everything() -> None:

@@ -1,1 +1,1 @@
-"""How the embedded model was made: prompts -> corpus -> clean -> train -> card."""
+"""The tools that made the embedded model, in this order: prompts, corpus, clean, train, card."""

@@ -1,8 +1,9 @@
-"""Chooses the stories that are fit to learn from, and says why the others are not.
+"""Chooses the stories that are fit for training, and counts the reasons for dropping the others.
 
     python -m tools.tiny.clean SHARDS FOLDER
 
-reads all shards of a folder and writes `train.jsonl` and `heldout.jsonl`, one `{"text": ...}` a line.
+The command reads all shards of a folder and writes `train.jsonl` and `heldout.jsonl`. Each line is one
+`{"text": ...}`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from tools.tiny.shards import Story, read_shard
 FEWEST_WORDS, MOST_WORDS = 40, 220
 REPEATED_WORDS = 6
 GRAM = 8
-"""Near duplicates are found by runs of so many words."""
+"""Near duplicates are found by comparing runs of this many words."""
 
 MOST_KNOWN = 0.25
-"""A story of which a larger share of runs stands in stories before it is a near duplicate."""
+"""A story is a near duplicate if a larger share of its runs occurs in earlier stories."""
 
 HELD_OUT = 0.03
-"""Share of stories that are kept from the training."""
+"""Share of stories that are not used for training."""
 
 _PLAIN = str.maketrans(
     {"“": '"', "”": '"', "‘": "'", "’": "'", "—": ", ", "–": "-", "…": "...", "\xa0": " ", "é": "e"}
@@ -56,11 +57,11 @@ _SHOUTED = re.compile(r"\b[A-Z]{3,}\b")
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What is left.
+    """The result of cleaning.
 
     Attributes:
-        kept: the texts, in the order of the stories.
-        dropped: how many stories each reason has dropped.
+        kept: the texts of the kept stories, in the order of the stories.
+        dropped: the number of dropped stories for each reason.
     """
 
     kept: list[str]
@@ -68,16 +69,16 @@ class Cleaned:
 
 
 def clean(stories: Iterable[Story]) -> Cleaned:
-    """Drop what is unfit, damaged or said before."""
+    """Drop stories that are unfit, damaged, or near duplicates of earlier ones."""
     kept: list[str] = []
     dropped: Counter[str] = Counter()
     known: set[int] = set()
     for story in stories:
         text = normalise(story.text)
-        if story.finish_reason != "stop":  # within its ending, most often: it ends a sentence earlier
+        if story.finish_reason != "stop":  # cut off, so it ends with its last whole sentence
             text = before_repeat(text, REPEATED_WORDS)
         reason = fault(text)
-        # Openings are drawn from few lists, and say nothing about a story's being new.
+        # Openings are drawn from short lists. They say nothing about whether a story is new.
         own = words(text)[len(words(story.opening)) :]
         grams = {_hash(" ".join(own[i : i + GRAM])) for i in range(len(own) - GRAM + 1)}
         if reason is None and len(grams & known) > MOST_KNOWN * len(grams):
@@ -91,7 +92,7 @@ def clean(stories: Iterable[Story]) -> Cleaned:
 
 
 def normalise(text: str) -> str:
-    """ASCII quotes and dashes, spaces where they belong, and one empty line between paragraphs."""
+    """Normalise to ASCII quotes and dashes, regular spaces, and one empty line between paragraphs."""
     text = text.translate(_PLAIN)
     text = re.sub(r"[ \t]+", " ", text)
     text = re.sub(r" ?\n\s*", "\n\n", text)
@@ -100,7 +101,7 @@ def normalise(text: str) -> str:
 
 
 def fault(text: str) -> str | None:
-    """Why a normalised story alone is unfit, or `None`."""
+    """Why a normalised story is unfit by itself, or `None` if it is fit."""
     listed = words(text)
     lower = text.lower()
     if not text.isascii() or not text.replace("\n", "").isprintable():
@@ -134,7 +135,7 @@ def _repeats(text: str, listed: list[str]) -> bool:
 
 
 def is_held_out(text: str) -> bool:
-    """Decided by the text alone, so that a longer corpus splits the same way."""
+    """Whether a story is held out. Only its text decides, so a longer corpus is split in the same way."""
     return _hash(text) < HELD_OUT * 2**64
 
 
@@ -143,13 +144,13 @@ def _hash(text: str) -> int:
 
 
 def write_texts(path: Path, texts: Iterable[str]) -> None:
-    """One JSON object a line."""
+    """Write the texts, one JSON object per line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
 
 
 def read_texts(path: Path) -> list[str]:
-    """What `write_texts` has written."""
+    """Read a file that `write_texts` has written."""
     return [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()]
 
 
@@ -158,7 +159,7 @@ def main() -> None:
     parser.add_argument("shards", type=Path, help="folder with shard-*.jsonl")
     parser.add_argument("folder", type=Path, help="for train.jsonl and heldout.jsonl")
     arguments = parser.parse_args()
-    # Sorted, because the order in which stories were finished depends on the batch.
+    # Sorted, because the order in which stories end depends on the batch.
     stories = [
         story
         for path in sorted(arguments.shards.glob("shard-*.jsonl"))

@@ -1,15 +1,15 @@
-"""Writes the stories that the embedded model is trained on, with SmolLM2-135M-Instruct and our engine.
+"""Writes the training stories of the embedded model, with SmolLM2-135M-Instruct and our engine.
 
     python -m tools.tiny.corpus FOLDER --shard 0 --stories 10000
 
-Each story takes two requests. The first continues a given opening for some 50 to 130 tokens; it is
-aborted as soon as it repeats itself. Its complete sentences, followed by the first words of an ending,
-are the second request's prompt, so that the prefix cache gives back what the first one computed. The
-second ends at the end of its paragraph.
+Each story takes two requests. The first continues a given opening for 50 to 130 tokens. It is aborted as
+soon as it repeats itself. The prompt of the second request consists of the first request's complete
+sentences and the first words of an ending. So the prefix cache has most of it. The second request ends at
+the end of its paragraph.
 
-A story is determined by the shard and its number alone, whatever runs beside it. A shard is one file
-of JSON lines, to which each finished story is appended; a run that was interrupted goes on where it
-stopped. Several processes may write shards of their own at once.
+The shard and the story's number alone determine a story; other stories in the batch do not matter. A shard
+is one file of JSON lines, and each finished story is appended to it. An interrupted run can be started again
+and continues. Several processes may write different shards at once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tools.tiny.repeats import before_repeat, has_repeat, words
 from tools.tiny.shards import Story, open_shard, read_shard, shard_path
 
 REPEATED_WORDS = 6
-"""So many words in a row, said twice, are a loop."""
+"""A text is in a loop if it repeats this many words in a row."""
 
 ENDING_TOKENS = 48
 
@@ -71,11 +71,11 @@ class _Draft:
 
 
 class StoryWriter:
-    """Keeps an engine busy with stories.
+    """Writes stories with an engine, as many at a time as its batch holds.
 
     Args:
-        engine: its model needs a tokenizer. Nothing else may use it at the same time.
-        shard: seeds all stories.
+        engine: an engine whose model has a tokenizer. Nothing else may use it at the same time.
+        shard: number of the shard, which seeds all its stories.
     """
 
     def __init__(self, engine: LLMEngine, shard: int) -> None:
@@ -86,7 +86,7 @@ class StoryWriter:
         self._drafts: dict[str, _Draft] = {}
 
     def write(self, numbers: Iterator[int]) -> Iterator[Story]:
-        """Write the stories with these numbers; they come as they get ready, in any order."""
+        """Write the stories with these numbers. They are yielded as they end, in any order."""
         while True:
             while len(self._drafts) < self._engine.config.max_num_seqs:
                 if (number := next(numbers, None)) is None:
@@ -127,7 +127,7 @@ class StoryWriter:
         self._drafts[request_id] = draft
 
     def _advance(self, output: RequestOutput) -> Story | None:
-        """Takes in what a step gave to one request; the story, if that was its end."""
+        """Process a step's output for one request. Return the story if it is complete."""
         draft = self._drafts[output.request_id]
         sample = output.outputs[0]
         whole = draft.text + sample.text
@@ -159,10 +159,10 @@ def write_shard(engine: LLMEngine, path: Path, shard: int, num_stories: int, pro
     """Write the stories that are missing from a shard.
 
     Returns:
-        How many were written.
+        The number of stories that were written.
 
     Raises:
-        ConfigError: another process writes this shard.
+        ConfigError: another process is writing this shard.
     """
     file = open_shard(path)
     done = {story.number for story in read_shard(path)}
@@ -191,19 +191,19 @@ def write_shard(engine: LLMEngine, path: Path, shard: int, num_stories: int, pro
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write stories with SmolLM2-135M-Instruct.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--shard", type=int, default=0, help="also the seed (default: %(default)s)")
-    parser.add_argument("--stories", type=int, default=10_000, help="in this shard (default: %(default)s)")
+    parser.add_argument("--shard", type=int, default=0, help="shard, also the seed (default: %(default)s)")
+    parser.add_argument("--stories", type=int, default=10_000, help="its stories (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=64, help="stories at a time (default: %(default)s)")
     arguments = parser.parse_args()
     console = Console()
-    # A request has at most some 300 tokens, 20 blocks; the rest of the pool keeps the bodies for the ends.
+    # A request has about 300 tokens at most. The rest of the pool keeps cached bodies for their endings.
     engine = LLMEngine(
         EngineConfig(
             model="smollm2-135m",
             dtype="float32",
             max_model_len=384,
             max_num_seqs=arguments.batch,
-            block_size=4,  # small, so that more of the prompts that stories share is found again
+            block_size=4,  # small, so that more tokens of shared prompts are found in the cache
             num_blocks=96 * arguments.batch,
         ),
         progress=True,
@@ -224,7 +224,7 @@ def main() -> None:
             written = write_shard(engine, path, arguments.shard, arguments.stories, progress)
         console.print(f"{written:,} stories")
     except KeyboardInterrupt:
-        console.print("Interrupted; the same command goes on.")
+        console.print("Interrupted. Run the same command again to continue.")
     seconds, stats = time.monotonic() - began, engine.stats()
     engine.check_invariants()
     console.print(

@@ -1,8 +1,8 @@
-"""What the stories are asked for: prompts, openings and closings, all drawn from small lists.
+"""The requests for stories: prompts, openings and closings, all drawn from small lists.
 
-A story is about somebody, begins with a few given words, and ends after a few given words. The given
-words are what makes a small model's stories hang together: the opening shows how short the sentences
-are to be, and whoever has begun to say what happened "in the end" says it and stops.
+A story is about somebody. Its first words and the first words of its end are given. This makes a small
+model's stories more coherent. The opening shows how short the sentences should be. After words such as "in
+the end", the model completes the sentence and stops.
 """
 
 from __future__ import annotations
@@ -176,9 +176,9 @@ class StoryPlan:
     """One story before it is written.
 
     Attributes:
-        request: what the model is asked.
-        opening: the story's first words, given to the model. Ends without a space.
-        closing: the first words of its end.
+        request: the user message to the model.
+        opening: the story's first words, which the model continues. No space at the end.
+        closing: the first words of the story's end.
     """
 
     request: str
@@ -187,7 +187,7 @@ class StoryPlan:
 
 
 def draw_plan(rng: random.Random) -> StoryPlan:
-    """Draws somebody, something that happens, and the words to begin and to end with."""
+    """Draw a main character, an event, and the words at the beginning and at the end."""
     kind, name, home, he = _somebody(rng)
     thing, place, look = rng.choice(THINGS), rng.choice(PLACES), rng.choice(LOOKS)
     friend = rng.choice(FRIENDS).format(his="his" if he == "He" else "her")
@@ -234,7 +234,7 @@ def _with_an(text: str) -> str:
 
 
 def _somebody(rng: random.Random) -> tuple[str, str, str, str]:
-    """What, whom, where at home, and he or she."""
+    """Draw a main character: kind, name, home, and "He" or "She"."""
     drawn = rng.random()
     if drawn < 0.36:
         return "girl", rng.choice(GIRLS), rng.choice(HOMES), "She"

@@ -1,7 +1,7 @@
-"""The same story about somebody else: what a small corpus has instead of more stories.
+"""Changes the names in a story, which helps when the corpus is small.
 
-A model that meets a story ten times learns it by heart. With other names each time, it has to look back for
-who the story is about.
+A model that sees a story ten times learns it by heart. If the names differ each time, the model has to look
+back in the story for the names.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import re
 from tools.tiny.prompts import BOYS, GIRLS, PETS
 
 _WORDS_AS_WELL = {"Will"}
-"""Begins questions; so it is nobody's name here."""
+"""Names that are also common words. "Will" begins questions, so it is never treated as a name."""
 _LISTS = tuple(tuple(name for name in names if name not in _WORDS_AS_WELL) for names in (GIRLS, BOYS, PETS))
 _LIST_OF = {name: names for names in _LISTS for name in names}
 _NAME = re.compile(rf"\b({'|'.join(_LIST_OF)})\b")
 
 
 def renamed(text: str, rng: random.Random) -> str:
-    """The text with every name of a list exchanged for another of the same list, each always for the same."""
+    """The text with its names replaced by others of the same list. Equal names get equal replacements."""
     present = sorted(set(_NAME.findall(text)))
     new: dict[str, str] = {}
     for names in _LISTS:

@@ -1,4 +1,4 @@
-"""Finding where a text begins to say what it has said before."""
+"""Finds the point where a text begins to repeat itself."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ def words(text: str) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """The complete sentences with the white space before them; what follows the last is left out."""
+    """The complete sentences, each with the white space before it. An incomplete last one is left out."""
     return _SENTENCE.findall(text)
 
 
 def has_repeat(listed: list[str], length: int) -> bool:
-    """Whether `length` words in a row occur twice."""
+    """Whether some run of `length` words occurs twice."""
     grams = [tuple(listed[i : i + length]) for i in range(len(listed) - length + 1)]
     return len(set(grams)) < len(grams)
 
 
 def before_repeat(text: str, length: int) -> str:
-    """The complete sentences up to the first that repeats `length` words in a row.
+    """The complete sentences before the first one that repeats `length` words in a row.
 
-    A quotation is kept whole or not at all.
+    A quotation is either kept whole or left out.
     """
     kept = read = ""
     for sentence in sentences(text):

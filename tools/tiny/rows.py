@@ -1,4 +1,4 @@
-"""From tokenised stories to the rows that a training step, or an evaluation, takes."""
+"""Makes rows for training steps and evaluations from tokenised stories."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ import torch
 from torch import Tensor
 
 IGNORED = -100
-"""A label that counts nothing; PyTorch's default."""
+"""A label that is not counted in the loss; the value is PyTorch's default."""
 
 DrawDocument = Callable[[random.Random], Sequence[int]]
-"""Gives the token ids of one document, with the end token. Which one depends on the argument alone."""
+"""Returns the token ids of one document with its end token. Only the argument decides which document."""
 
 
 def training_rows(draw: DrawDocument, rows: int, length: int, seed: str) -> Tensor:
-    """Each row starts with a document and is filled with more, drawn at random; the last is cut.
+    """Make rows of documents that are drawn at random.
 
-    No document is masked from the one before it. The rows depend on nothing but the arguments, so an
-    interrupted training goes on with the same rows.
+    Each row starts with a whole document and is filled with more. The last document of a row is cut. A
+    document can attend to earlier documents of its row. The rows depend only on the arguments, so an
+    interrupted training continues with the same rows.
 
     Args:
-        draw: where documents come from.
+        draw: draws a document.
+        rows: number of rows.
+        length: tokens in a row.
+        seed: seed of the random draws.
 
     Returns:
         int64 `[rows, length]`.
@@ -38,11 +42,11 @@ def training_rows(draw: DrawDocument, rows: int, length: int, seed: str) -> Tens
 
 
 def evaluation_rows(documents: Sequence[Sequence[int]], rows: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """All documents, one to a row, shortest first.
+    """All documents, one in each row, shortest first.
 
     Yields:
-        Inputs and labels, int64 `[B, T]`, B up to `rows`. Labels are shifted already, and `IGNORED`
-        behind a document's end.
+        Inputs and labels, int64 `[B, T]`, with B up to `rows`. Labels are already shifted by one token. They
+        are `IGNORED` behind a document's end.
     """
     ordered = sorted(documents, key=len)
     for start in range(0, len(ordered), rows):

@@ -1,4 +1,4 @@
-"""Stories as they were written: files of JSON lines, to which a run appends."""
+"""Shards: files of JSON lines with the generated stories. A run appends to its shard."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Story:
     """One line of a shard.
 
     Attributes:
-        number: within the shard.
+        number: the story's number in the shard.
         finish_reason: `"stop"` if the story ended by itself, `"length"` if it was cut off.
-        num_tokens: how many were generated for it, dropped ones included.
+        num_tokens: number of tokens that were generated for the story, including dropped ones.
     """
 
     number: int
@@ -34,7 +34,7 @@ def shard_path(folder: Path, shard: int) -> Path:
 
 
 def read_shard(path: Path) -> list[Story]:
-    """The stories of a shard, in the order in which they were finished. A torn last line is left out."""
+    """The stories of a shard, in the order in which they ended. An incomplete last line is left out."""
     if not path.exists():
         return []
     complete = path.read_bytes().rpartition(b"\n")[0]
@@ -42,17 +42,17 @@ def read_shard(path: Path) -> list[Story]:
 
 
 def open_shard(path: Path) -> TextIO:
-    """For appending, locked, after a line that an interrupt has torn was cut off.
+    """Open a shard for appending, and lock it. An incomplete last line, left by an interrupt, is removed.
 
     Raises:
-        ConfigError: another process has it open.
+        ConfigError: another process has the shard open.
     """
     import fcntl  # not on Windows, where the rest of the package runs
 
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("a", encoding="utf-8")
     try:
-        # The system lets go of the lock when the file is closed, or the process gone.
+        # The system releases the lock when the file is closed or the process ends.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()

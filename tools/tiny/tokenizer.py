@@ -16,12 +16,13 @@ VOCAB_SIZE = 2048
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> PreTrainedTokenizerFast:
-    """A tokenizer that spells any text, since all 256 bytes are tokens.
+    """Train a tokenizer. It can encode any text, since all 256 bytes are tokens.
 
-    Token 0 ends a text. It also stands for a beginning (`bos_token`), but `encode` does not add it.
+    Token 0 ends a text. It is also the `bos_token`, but `encode` does not add it.
 
     Args:
-        texts: to count pairs in. Too few of them give fewer tokens than `vocab_size`.
+        texts: the texts to learn from. Short texts give fewer tokens than `vocab_size`.
+        vocab_size: largest number of tokens.
     """
     from tokenizers import Tokenizer
     from tokenizers.decoders import ByteLevel as ByteLevelDecoder
@@ -43,17 +44,17 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> PreTr
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Write tokenizer.json and tokenizer_config.json, such that transformers 4 and vLLM read them too."""
+    """Write tokenizer.json and tokenizer_config.json. transformers 4 and vLLM can read them too."""
     tokenizer.save_pretrained(folder)
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
-    # transformers 5 writes a class name of its own.
+    # transformers 5 writes a class name that older versions do not know.
     config["tokenizer_class"] = "PreTrainedTokenizerFast"
     path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """What `save_tokenizer` wrote."""
+    """Load a tokenizer that `save_tokenizer` wrote."""
     from tokenizers import Tokenizer
 
     return _in_hugging_faces_form(Tokenizer.from_file(str(folder / "tokenizer.json")))

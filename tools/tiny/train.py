@@ -2,9 +2,9 @@
 
     python -m tools.tiny.train CORPUS FOLDER
 
-CORPUS holds `train.jsonl` and `heldout.jsonl` (from `clean.py`); checkpoints and the tokenizer go there as
-well, and an interrupted training goes on from the last one, also when the corpus has grown since. FOLDER
-receives the model in Hugging Face's form, and `training.json`: the settings, and the losses reached.
+CORPUS contains `train.jsonl` and `heldout.jsonl` from `clean.py`. Checkpoints and the tokenizer are written
+there too. An interrupted training continues from the last checkpoint, even if the corpus has grown. FOLDER
+receives the model in Hugging Face's form, and `training.json` with the settings and the final losses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 CHECKPOINT_EVERY = 200
-"""Steps between two checkpoints, each with a look at the held-out loss."""
+"""Steps between two checkpoints. The held-out loss is measured at each checkpoint."""
 
 
 def tokenise(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
@@ -50,17 +50,17 @@ def tokenise(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[
 
 
 def _tokenizer_of(folder: Path, texts: list[str], vocab_size: int) -> PreTrainedTokenizerFast:
-    """The tokenizer that training began with, or a new one: a model knows its own tokens alone."""
+    """The tokenizer with which training began, or a new one. A model works only with its own tokenizer."""
     if not folder.exists():
         save_tokenizer(train_tokenizer(texts, vocab_size), folder)
     return load_tokenizer(folder)
 
 
 def train(corpus: Path, folder: Path, settings: Settings, console: Console) -> None:
-    """Train, or finish a training that was interrupted, and write the model.
+    """Train, or continue an interrupted training, and write the model.
 
     Raises:
-        ConfigError: nothing held out, or a checkpoint of a run with other settings.
+        ConfigError: there are no held-out stories, or the checkpoint is from a run with other settings.
     """
     texts, held_out_texts = read_texts(corpus / "train.jsonl"), read_texts(corpus / "heldout.jsonl")
     tokenizer = _tokenizer_of(corpus / "tokenizer", texts, settings.vocab_size)
@@ -81,10 +81,10 @@ def train(corpus: Path, folder: Path, settings: Settings, console: Console) -> N
     checkpoint = corpus / "checkpoint.pt"
     if checkpoint.exists():
         run.resume(checkpoint)
-        console.print(f"goes on after step {run.step:,} of {checkpoint}")
+        console.print(f"continues after step {run.step:,} from {checkpoint}")
     training_loss = _run(run, held_out, checkpoint, console)
 
-    # What is reported is what is shipped: the loss after rounding to float16.
+    # Report the loss of the model that is shipped, so after rounding to float16.
     run.model.half().float()
     loss = held_out_loss(run.model, held_out)
     num_bytes = sum(len(text.encode()) for text in held_out_texts)
@@ -104,11 +104,11 @@ def train(corpus: Path, folder: Path, settings: Settings, console: Console) -> N
         "held_out_stories": len(held_out),
     }
     (folder / "training.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    console.print(f"held-out loss {loss:.4f} nats a token; written to {folder}")
+    console.print(f"held-out loss {loss:.4f} nats per token; written to {folder}")
 
 
 def _run(run: Training, held_out: list[list[int]], checkpoint: Path, console: Console) -> float:
-    """Returns a running mean of the training loss."""
+    """Run the remaining steps. Returns a running mean of the training loss."""
     columns = (
         TextColumn("loss {task.fields[loss]:.3f}, held out {task.fields[held_out]:.3f}"),
         BarColumn(),
@@ -140,7 +140,7 @@ def _run(run: Training, held_out: list[list[int]], checkpoint: Path, console: Co
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train the embedded model.")
     parser.add_argument("corpus", type=Path, help="folder with train.jsonl and heldout.jsonl")
-    parser.add_argument("folder", type=Path, help="where the model goes")
+    parser.add_argument("folder", type=Path, help="folder for the model")
     parser.add_argument("--steps", type=int, default=Settings.steps, help="default: %(default)s")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="default: %(default)s")
     arguments = parser.parse_args()

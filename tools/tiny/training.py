@@ -1,4 +1,4 @@
-"""A training run of the embedded model: settings, model, optimiser, and one step after the other."""
+"""A training run of the embedded model: settings, model, optimiser, and the training step."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ MAX_POSITIONS = 1024
 
 @dataclass(frozen=True)
 class Settings:
-    """What determines the trained model, beside the corpus.
+    """The settings that, together with the corpus, determine the trained model.
 
     Attributes:
-        steps: optimiser steps.
+        steps: number of optimiser steps.
         step_tokens: tokens of one step.
-        context: length of a row, until the last `long_share` of the steps, whose rows have all 1024
-            positions.
-        peak_lr: reached after `warmup` steps and kept until the last `decay_share` of them, in which
-            it falls to 0 in a straight line.
-        dropout: share of what each layer's two halves add to the hidden states, in training.
+        context: tokens in a row. In the last `long_share` of the steps, rows have all 1024 positions.
+        peak_lr: largest learning rate. It is reached after `warmup` steps. In the last `decay_share` of the
+            steps, the rate falls linearly to 0.
+        dropout: dropout rate for the outputs of attention and MLP during training.
     """
 
     seed: int = 20230917
@@ -57,7 +56,7 @@ class Settings:
     head_dim: int = 32
 
     def learning_rate(self, step: int) -> float:
-        """Of a step, counted from 0."""
+        """The learning rate of a step. Steps count from 0."""
         rise = (step + 1) / self.warmup if self.warmup else 1.0
         fall = (self.steps - step) / max(1.0, self.decay_share * self.steps)
         return self.peak_lr * min(1.0, rise, fall)
@@ -67,7 +66,7 @@ class Settings:
         return MAX_POSITIONS if step >= (1 - self.long_share) * self.steps else self.context
 
     def course(self, step: int) -> tuple[float, int]:
-        """What of a step depends on the length of the run."""
+        """The settings of a step that depend on the length of the run: learning rate and context."""
         return self.learning_rate(step), self.context_of(step)
 
 
@@ -92,7 +91,7 @@ def new_model(settings: Settings, vocab_size: int) -> LlamaForCausalLM:
             eos_token_id=0,
         )
     )
-    # transformers has dropout for a Llama's attention weights alone.
+    # transformers applies dropout only to a Llama's attention weights.
     for name, module in model.named_modules():
         if name.endswith(".mlp"):
             module.register_forward_hook(lambda mlp, _, out: F.dropout(out, settings.dropout, mlp.training))
@@ -104,7 +103,7 @@ def new_model(settings: Settings, vocab_size: int) -> LlamaForCausalLM:
 
 
 def new_optimiser(model: LlamaForCausalLM, settings: Settings) -> torch.optim.AdamW:
-    """AdamW; the norms' weights do not decay."""
+    """AdamW without weight decay for the norms' weights."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() == 1]
     groups = [
@@ -122,7 +121,7 @@ def loss_of(model: LlamaForCausalLM, inputs: Tensor, labels: Tensor, reduction: 
 
 @torch.inference_mode()
 def held_out_loss(model: LlamaForCausalLM, documents: Sequence[Sequence[int]]) -> float:
-    """Mean over all tokens of all documents but each one's first, in nats."""
+    """Mean loss in nats over all tokens, except for the first token of each document."""
     total, count = 0.0, 0
     model.eval()
     for inputs, labels in evaluation_rows(documents, rows=32):
@@ -137,13 +136,13 @@ class Training:
 
     Args:
         settings: seeds and sizes.
-        draw: where the stories come from.
-        vocab_size: of the tokenizer.
+        draw: draws a story.
+        vocab_size: number of the tokenizer's tokens.
 
     Attributes:
-        step: steps done.
-        lengthened_at: steps at which the run was given another length when its learning rate had taken a
-            course already that these settings do not give.
+        step: number of finished steps.
+        lengthened_at: steps at which the run's length was changed, if the new length would have given other
+            learning rates or contexts to the steps before.
     """
 
     def __init__(self, settings: Settings, draw: DrawDocument, vocab_size: int) -> None:
@@ -155,10 +154,10 @@ class Training:
         self._optimiser = new_optimiser(self.model, settings)
 
     def advance(self) -> float:
-        """One step.
+        """Do one training step.
 
         Returns:
-            Its loss.
+            The loss of the step.
         """
         settings = self.settings
         context = settings.context_of(self.step)
@@ -170,7 +169,7 @@ class Training:
         )
         for group in self._optimiser.param_groups:
             group["lr"] = settings.learning_rate(self.step)
-        torch.manual_seed(settings.seed + self.step)  # of the dropout
+        torch.manual_seed(settings.seed + self.step)  # seeds the dropout
         loss = loss_of(self.model, rows[:, :-1], rows[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
@@ -180,7 +179,7 @@ class Training:
         return loss.item()
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint: complete, or not at all."""
+        """Write a checkpoint. An interrupt leaves the old file, never an incomplete one."""
         state = {
             "settings": asdict(self.settings),
             "step": self.step,
@@ -192,10 +191,10 @@ class Training:
         os.replace(path.with_suffix(".new"), path)
 
     def resume(self, path: Path) -> None:
-        """Go on from a checkpoint. A run may be made longer or shorter; other settings must not differ.
+        """Continue from a checkpoint. Only the number of steps may differ from the checkpoint's settings.
 
         Raises:
-            ConfigError: the checkpoint is of a run with other settings.
+            ConfigError: the checkpoint is from a run with other settings.
         """
         state = torch.load(path, weights_only=True)
         if {**state["settings"], "steps": self.settings.steps} != asdict(self.settings):

@@ -1,1 +1,1 @@
-"""Output tokens per second, beside other engines: each in a process of its own, in alternating runs."""
+"""Output tokens per second, compared with other engines. Each has its own process, and runs alternate."""

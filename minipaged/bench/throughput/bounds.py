@@ -1,4 +1,4 @@
-"""How fast a workload could be on this machine, if nothing but the weights took time."""
+"""The greatest possible speed of a workload on this machine: only work with the weights takes time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Matrices:
     """The matrices of a model's linear layers.
 
     Attributes:
-        layer: those of one decoder layer, fused as an engine would fuse them.
-        num_layers: how often they are there.
-        lm_head: the one that gives the logits.
+        layer: shapes of one decoder layer's matrices, fused as an engine would fuse them.
+        num_layers: number of decoder layers.
+        lm_head: shape of the matrix that computes the logits.
     """
 
     layer: tuple[Shape, ...]
@@ -42,20 +42,20 @@ class Matrices:
 
     @property
     def num_weights(self) -> int:
-        """Numbers in all of them: what one token has to read."""
+        """Numbers in all matrices. Computing one token reads all of them."""
         in_layers = self.num_layers * sum(rows * columns for rows, columns in self.layer)
         return in_layers + self.lm_head[0] * self.lm_head[1]
 
 
 @dataclass(frozen=True)
 class MachineRates:
-    """What this machine can do; see `machine_rates.py`.
+    """The measured speed of this machine; see `machine_rates.py`.
 
     Attributes:
-        read_bytes_per_second: from memory, by all threads.
+        read_bytes_per_second: rate at which all threads together read from memory.
         num_rows: numbers of tokens for which the products were timed, ascending.
-        layers_seconds: for each, the time of all layers' products.
-        lm_head_seconds: and of the logits' product.
+        layers_seconds: for each entry of `num_rows`, the time of all layers' products.
+        lm_head_seconds: for each entry of `num_rows`, the time of the logits' product.
     """
 
     read_bytes_per_second: float
@@ -64,22 +64,22 @@ class MachineRates:
     lm_head_seconds: tuple[float, ...]
 
     def layers(self, num_rows: int) -> float:
-        """Seconds of all layers' products for so many tokens in one step."""
+        """Seconds of all layers' products for `num_rows` tokens in one step."""
         return _between(num_rows, self.num_rows, self.layers_seconds)
 
     def lm_head(self, num_rows: int) -> float:
-        """Seconds of the logits' product for so many tokens."""
+        """Seconds of the logits' product for `num_rows` tokens."""
         return _between(num_rows, self.num_rows, self.lm_head_seconds)
 
 
 def most_tokens_per_second(
     workload: Workload, matrices: Matrices, dtype_bytes: int, rates: MachineRates
 ) -> float:
-    """A bound on the output tokens per second.
+    """An upper bound on the output tokens per second.
 
-    Of a single request: all weights are read from memory once for each output token. Of several: the
-    linear layers alone, of the prompts at once (a shared prefix once), then step by step for those
-    requests that still run.
+    With a single request, only the time of reading all weights once per output token counts. With several
+    requests, only the time of the linear layers counts: first for all prompts at once, with a shared prefix
+    computed once, then step by step for the requests that are still running.
     """
     if len(workload.requests) == 1:
         return rates.read_bytes_per_second / (matrices.num_weights * dtype_bytes)
@@ -92,7 +92,7 @@ def most_tokens_per_second(
 
 
 def _between(num_rows: int, measured: Sequence[int], seconds: Sequence[float]) -> float:
-    """Linear between the measured numbers of rows; beyond the last, in proportion."""
+    """Interpolate linearly between the measured numbers of rows. Beyond the last, scale in proportion."""
     if num_rows > measured[-1]:
         return seconds[-1] * num_rows / measured[-1]
     return float(np.interp(num_rows, measured, seconds))

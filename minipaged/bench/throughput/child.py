@@ -1,8 +1,8 @@
-"""A contestant's process: started once, asked to run, and stopped in between.
+"""A contestant's process. It is started once, asked to run several times, and stopped between its runs.
 
-Between its runs the whole process group is stopped (SIGSTOP), so that threads that spin while they wait
-for work do not disturb whoever runs. The group is in this process's session: if this process dies, the
-kernel wakes the stopped group with a hang-up signal, and nothing is left behind.
+Between runs the whole process group is stopped (SIGSTOP). Otherwise its threads might wait for work in busy
+loops, and so slow down the contestant that is running. The group is in this process's session. So if
+this process dies, the kernel sends the stopped group a hang-up signal, which ends it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from minipaged.bench.throughput.contestants import Contestant
 from minipaged.errors import MinipagedError
 
 MARK = b"@bench "
-"""What an answer begins with; see `peers/serve_runs.py`."""
+"""The beginning of each answer; see `peers/serve_runs.py`."""
 
 Message = Mapping[str, object]
 _LOG_LINES = 60
 _CHUNK = 65_536
 _DYING_S = 10.0
-"""The longest that a killed process is waited for: one in a system call of its own may take a moment."""
+"""How long to wait for a killed process. A process inside a system call may not end at once."""
 _POLL_S = 0.005
 
 
@@ -40,10 +40,10 @@ class AbsentError(MinipagedError):
 
 
 class ContestantError(MinipagedError):
-    """The contestant's process ended, took too long, or gave an answer that makes no sense.
+    """The contestant's process ended, took too long, or gave an invalid answer.
 
     Attributes:
-        log: the last lines that it wrote to stderr.
+        log: the last lines that the process wrote to stderr.
     """
 
     def __init__(self, message: str, log: str = "") -> None:
@@ -52,18 +52,18 @@ class ContestantError(MinipagedError):
 
 
 class Child:
-    """One contestant's process; a context manager that ends it.
+    """One contestant's process, as a context manager that ends the process.
 
     Args:
-        contestant: whose.
-        job: the first message.
-        limit: seconds that loading and warming up may take.
+        contestant: the contestant.
+        job: the first message to the process.
+        limit: time limit for loading and warming up, in seconds.
 
     Attributes:
         loaded: the answer to the job.
 
     Raises:
-        AbsentError: the engine, or the interpreter, is not there.
+        AbsentError: the engine or the interpreter is not installed.
         ContestantError: the process ended or took too long.
     """
 
@@ -103,11 +103,11 @@ class Child:
         """Wake the process, send a message, wait for the answer, and stop the process again.
 
         Args:
-            message: what to do.
-            limit: seconds that it may take.
+            message: the request to the process.
+            limit: time limit for the answer, in seconds.
 
         Raises:
-            ContestantError: it ended, or took longer than the limit; it is of no more use then.
+            ContestantError: the process ended or took longer than the limit. It cannot be asked again.
         """
         assert self._process.stdin is not None
         self._signal(signal.SIGCONT)
@@ -122,7 +122,7 @@ class Child:
         return answer
 
     def end(self) -> None:
-        """Kill the process and all that it has started, and wait until none of it runs any more."""
+        """Kill the process and all its descendants, and wait until none of them runs."""
         self._groups |= self._find_groups()
         family = self._family()
         self._signal(signal.SIGKILL)
@@ -165,7 +165,7 @@ class Child:
         return "\n".join(lines[-_LOG_LINES:])
 
     def _find_groups(self) -> set[int]:
-        """Its own process group, and those of whatever it has started."""
+        """The process groups of the process and of all its descendants."""
         groups = {self._process.pid}
         for each in self._family():
             with suppress(OSError):
@@ -174,7 +174,7 @@ class Child:
         return groups
 
     def _family(self) -> list[psutil.Process]:
-        """What it has started, and what that has started."""
+        """All descendants of the process: its children, their children, and so on."""
         with suppress(psutil.Error):
             return psutil.Process(self._process.pid).children(recursive=True)
         return []
@@ -186,7 +186,7 @@ class Child:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """Whether it is alive: nobody may ever collect a dead one whose parent is dead too (a zombie)."""
+    """Whether a process is alive. A zombie is dead: if its parent is dead too, it may stay one forever."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -197,7 +197,7 @@ def _parse(line: bytes) -> Message:
     try:
         message = json.loads(line)
     except ValueError as error:
-        raise ContestantError(f"its answer is no JSON: {error}") from None
+        raise ContestantError(f"its answer is not JSON: {error}") from None
     if not isinstance(message, dict):
-        raise ContestantError(f"its answer is no JSON object: {message!r:.80}")
+        raise ContestantError(f"its answer is not a JSON object: {message!r:.80}")
     return message

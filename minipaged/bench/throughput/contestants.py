@@ -1,4 +1,4 @@
-"""Contestants: which script runs an engine, in which environment, on which form of the model."""
+"""Contestants: the engines that are compared, each with its script, its environment and its model format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PYTHON_OF: dict[PeerName, str] = {
     "vllm-tuned": "vllm",
     "llama.cpp": "llama.cpp",
 }
-"""For each peer, the name by which its Python interpreter is given."""
+"""For each peer, the name under which the user gives its Python interpreter."""
 
 _SCRIPTS = Path(__file__).parent / "peers"
 _SCRIPT_OF: dict[PeerName, str] = {
@@ -42,11 +42,11 @@ class Contestant:
     """An engine that is measured.
 
     Attributes:
-        name: what the table calls it.
-        script: what its process runs; see `peers/serve_runs.py` for what that has to answer.
-        python: the interpreter, of the environment that the engine is installed in.
-        model_format: which form of the model it loads.
-        environment: variables beside those of this process.
+        name: the engine's name in the table.
+        script: the script that its process runs; `peers/serve_runs.py` describes the answers.
+        python: the Python interpreter of the environment in which the engine is installed.
+        model_format: the format of the model that the engine loads.
+        environment: environment variables that are added to those of this process.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Contestant:
 
 
 def our_engine(threads: int) -> Contestant:
-    """This package, in this interpreter, wherever it lies."""
+    """This package, run by this interpreter from the folder in which it lies."""
     package_folder = str(Path(minipaged.__file__).parents[1])
     environment = _environment(threads) | {"PYTHONPATH": package_folder}
     return Contestant(OURS, _SCRIPTS / "run_minipaged.py", sys.executable, environment=environment)
@@ -67,9 +67,10 @@ def peer(name: PeerName, threads: int, python: str = sys.executable) -> Contesta
     """Another engine.
 
     Args:
-        name: which.
-        threads: to compute with. `vllm` binds its own, as it comes; `vllm-tuned` is told to use that many.
-        python: the interpreter that has it.
+        name: the engine's name.
+        threads: number of threads. `vllm` chooses and binds its threads by default; `vllm-tuned` is told to
+            use this number.
+        python: the interpreter of the environment in which the engine is installed.
     """
     environment = _environment(threads)
     if name == "vllm-tuned":
@@ -101,12 +102,12 @@ def _tuned_vllm(threads: int, python: Path) -> dict[str, str]:
     return {
         "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, available_cpus()[:threads])),
         "LD_PRELOAD": libraries,
-        "BENCH_PRELOADED": libraries,  # vLLM adds to LD_PRELOAD: this is for the record
+        "BENCH_PRELOADED": libraries,  # for the record, since vLLM changes LD_PRELOAD
     }
 
 
 def _libraries(environment: Path) -> list[Path]:
-    """Those of `_PRELOADED` that are installed, in the environment or in the system."""
+    """The libraries of `_PRELOADED` that are installed in the environment or in the system."""
     folders = [environment / "lib", *sorted(Path("/usr/lib").glob("*-linux-gnu")), Path("/usr/lib64")]
     found: list[Path] = []
     for pattern in _PRELOADED:

@@ -1,6 +1,6 @@
-"""A loaded model written down for other engines: the same numbers, so that greedy tokens can be compared.
+"""Writes a loaded model to files for other engines. The weights are equal, so greedy tokens can be compared.
 
-No tokenizer is written: the workloads are token ids.
+No tokenizer is written, since the workloads are token ids.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ GGUF_NAMES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "
 
 
 def write_hf_folder(model: LoadedModel, folder: Path) -> Path:
-    """config.json and model.safetensors, in the model's dtype.
+    """Write config.json and model.safetensors, in the model's dtype.
 
     Returns:
-        The folder, which is made.
+        The folder, which this function creates.
 
     Raises:
-        UnsupportedModelError: RoPE frequencies that such a configuration cannot express.
+        UnsupportedModelError: config.json cannot express the model's RoPE frequencies.
     """
     from safetensors.torch import save_file
 
     dtype = str(model.decoder.dtype).removeprefix("torch.")
     _hf_config(model.config, dtype).save_pretrained(folder)
-    # Copies: the views share memory with each other, which such a file cannot.
+    # Copies, because the views share memory, and safetensors accepts no tensors that share memory.
     tensors = {name: view.detach().cpu().clone() for name, view in model.decoder.weight_views().items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
 
 def write_gguf(model: LoadedModel, path: Path) -> Path:
-    """A GGUF file: matrices in the model's dtype, vectors in float32, as llama.cpp wants them.
+    """Write a GGUF file. As llama.cpp requires, vectors are float32; matrices have the model's dtype.
 
     Returns:
         The path.
@@ -131,7 +131,7 @@ def _hf_config(config: ModelConfig, dtype: str) -> PreTrainedConfig:
 def _rope_parameters(rope: RopeConfig) -> dict[str, float | str]:
     if rope.scaling == "divisors":
         raise UnsupportedModelError(
-            "RoPE divisors from a GGUF file have no place in a Hugging Face configuration: take the model's "
+            "a Hugging Face configuration cannot express the RoPE divisors of a GGUF file: use the model's "
             "folder instead of its GGUF file"
         )
     parameters: dict[str, float | str] = {"rope_type": rope.scaling, "rope_theta": rope.theta}
@@ -145,12 +145,14 @@ def _rope_parameters(rope: RopeConfig) -> dict[str, float | str]:
 
 
 def _rope_divisors(rope: RopeConfig, head_dim: int) -> Tensor:
-    """`[head_dim / 2]` float32: what each unscaled frequency is divided by."""
+    """The divisor of each unscaled frequency: float32 `[head_dim / 2]`."""
     return frequencies(RopeConfig(rope.theta), head_dim) / frequencies(rope, head_dim)
 
 
 def _to_pairs(rows: Tensor, head_dim: int) -> Tensor:
-    """GGUF's order of the rows of Q and K for the llama architecture: head by head, row 2i + half comes
-    from row (half, i). The opposite of what `loading/gguf_source.py` does."""
+    """Reorder the rows of Q and K as GGUF does for the llama architecture.
+
+    In each head, row 2i + half comes from row (half, i). `loading/gguf_source.py` does the opposite.
+    """
     halves = rows.unflatten(0, (-1, 2, head_dim // 2))  # [heads, 2, D / 2, ...]
     return halves.transpose(1, 2).reshape(rows.shape)

@@ -1,7 +1,7 @@
 """Measures this machine: how fast memory is read, and how long a model's matrix products take.
 
-Run as a program of its own, so that its threads are those of a contestant: it reads a request as JSON
-from stdin and writes the `MachineRates` as JSON to stdout.
+The measurement runs as its own program, so that it has the same threads as a contestant. The program reads
+a request as JSON from stdin and writes the `MachineRates` as JSON to stdout.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class RatesRequest:
     """What to measure.
 
     Attributes:
-        matrices: the shapes.
+        matrices: shapes of the matrices.
         dtype: `float32` or `bfloat16`.
-        threads: threads to compute with.
-        read_bytes: size of what is read; far more than the caches hold.
+        threads: number of threads to compute with.
+        read_bytes: size of the array that is read. It is far larger than the caches.
     """
 
     matrices: Matrices
@@ -53,7 +53,7 @@ def measure_in_process(request: RatesRequest) -> MachineRates:
     """Measure in a new process.
 
     Raises:
-        MinipagedError: it failed; with the last line of what it said.
+        MinipagedError: the measurement failed. The message has the last line of its log.
     """
     done = subprocess.run(
         [sys.executable, "-m", __name__],
@@ -77,7 +77,7 @@ def measure_in_process(request: RatesRequest) -> MachineRates:
 
 
 def measure(request: RatesRequest) -> MachineRates:
-    """Measure here. It sets the number of torch's threads."""
+    """Measure in this process. This sets the number of torch's threads."""
     torch.set_num_threads(request.threads)
     dtype = getattr(torch, request.dtype)
     matrices = request.matrices
@@ -91,7 +91,7 @@ def measure(request: RatesRequest) -> MachineRates:
 
 
 def _read_rate(num_bytes: int, threads: int) -> float:
-    """Bytes per second: a plain loop that adds up an array, a part for each thread."""
+    """Bytes read per second by a plain loop that adds up an array. Each thread reads a part of it."""
     import numba
 
     @numba.njit(parallel=True, fastmath=True)
@@ -109,8 +109,10 @@ def _read_rate(num_bytes: int, threads: int) -> float:
 
 
 def _products_seconds(shapes: Sequence[Shape], dtype: torch.dtype) -> list[float]:
-    """For each of `NUM_ROWS`, the seconds of one product with each of the matrices, by the fastest kind
-    of product. All weights are different ones, so that none is in a cache by chance."""
+    """For each of `NUM_ROWS`, the seconds of one product with each matrix, by the fastest routine.
+
+    Each matrix has its own memory, so no weights are in a cache by chance.
+    """
     weights = [torch.randn(shape, dtype=torch.float32).to(dtype) for shape in shapes]
     in_panels = _in_panels(weights)
     best: list[float] = []
@@ -123,7 +125,7 @@ def _products_seconds(shapes: Sequence[Shape], dtype: torch.dtype) -> list[float
 
 
 def _in_panels(weights: Sequence[Tensor]) -> list[tuple[Product, Sequence[Tensor]]]:
-    """Our own product, where it takes all of the weights."""
+    """Our own matrix product, if it accepts all the weights; otherwise an empty list."""
     from minipaged.cpu.products.panel_linear import fits_panels, in_panels, panel_linear
 
     if not all(fits_panels(weight) for weight in weights):
@@ -132,14 +134,14 @@ def _in_panels(weights: Sequence[Tensor]) -> list[tuple[Product, Sequence[Tensor
 
 
 def _ordered_by_onednn(weights: Sequence[Tensor], num_rows: int) -> list[tuple[Product, Sequence[Tensor]]]:
-    """oneDNN with the weights in its own order, where torch was built with it."""
+    """oneDNN's product with weights in its own order; an empty list if torch has no oneDNN."""
     from minipaged.cpu.products.choice import onednn_linear
 
     if not torch.backends.mkldnn.is_available():
         return []
     try:
         ordered = [torch.ops.mkldnn._reorder_linear_weight(weight, num_rows) for weight in weights]
-    except (RuntimeError, AttributeError):  # not for this dtype, or not in this build
+    except (RuntimeError, AttributeError):  # not available for this dtype or in this build
         return []
     return [(onednn_linear, ordered)]
 

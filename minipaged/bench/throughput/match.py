@@ -1,4 +1,4 @@
-"""The match: every contestant over every workload, in turns, so that all meet the same machine."""
+"""The match: every contestant serves every workload. They take turns, so all meet the same conditions."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from minipaged.sim.workload import Workload, WorkloadRequest
 WARM_UP_REQUESTS, WARM_UP_TOKENS = 4, 8
 
 Tell = Callable[[str], None]
-"""Called with a line about what goes on."""
+"""Called with one line of text about the progress."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What holds for the whole match.
+    """The rules of the whole match.
 
     Attributes:
-        repeats: runs of each contestant over each workload.
-        load_limit: seconds that loading may take.
-        run_limit: seconds that a run may take.
+        repeats: runs of each contestant for each workload.
+        load_limit: time limit for loading, in seconds.
+        run_limit: time limit for a run, in seconds.
     """
 
     repeats: int
@@ -43,15 +43,16 @@ class Rules:
 
 
 class Match:
-    """Contestants' processes, and what they have done so far; a context manager that ends them.
+    """The contestants' processes and their records. A context manager that starts and ends the processes.
 
-    All are loaded when it begins. A contestant that is absent, or that fails, is recorded; the others go on.
+    On entry, all contestants are loaded. If a contestant is absent or fails, this is recorded, and the other
+    contestants go on.
 
     Args:
-        contestants: who takes part.
-        jobs: the first message to each, by its name.
-        rules: for all.
-        tell: hears what goes on.
+        contestants: the engines to compare.
+        jobs: the first message to each contestant, by its name.
+        rules: the rules for all contestants.
+        tell: called with a line of text about each event.
     """
 
     def __init__(
@@ -80,16 +81,16 @@ class Match:
 
     @property
     def records(self) -> tuple[ContestantRecord, ...]:
-        """What is known of the contestants, in their order."""
+        """The record of each contestant, in the order in which they were given."""
         return tuple(self._records.values())
 
     def run(self, name: WorkloadName, workload: Workload, bound: float | None) -> WorkloadResult:
-        """Serve a workload with each contestant, as often as the rules say, in turns.
+        """Let the contestants serve a workload in turns, `rules.repeats` times each.
 
         Args:
-            name: of the workload.
-            workload: what to serve.
-            bound: the machine's, for the record.
+            name: the workload's name.
+            workload: the requests to serve.
+            bound: the machine's bound on the output tokens per second, for the record.
         """
         runs: dict[str, list[Run]] = {each: [] for each in self._children}
         outputs: dict[str, list[Outputs]] = {each: [] for each in self._children}
@@ -168,7 +169,7 @@ class Match:
 
 
 def warm_up(workload: Workload) -> Message:
-    """A small run of the same kind."""
+    """The message for a short run with the workload's first requests."""
     first = workload.requests[:WARM_UP_REQUESTS]
     return _message([replace(each, max_tokens=min(each.max_tokens, WARM_UP_TOKENS)) for each in first])
 
@@ -181,10 +182,10 @@ def _message(requests: Sequence[WorkloadRequest]) -> Message:
 
 
 def _checked_outputs(answer: Message, workload: Workload) -> Outputs:
-    """The tokens; exactly as many as were asked for.
+    """The output tokens of an answer, after checking their number.
 
     Raises:
-        ContestantError: there are more or fewer.
+        ContestantError: a request has more or fewer output tokens than it asked for.
     """
     outputs = cast("list[list[int]]", answer.get("outputs"))
     if not isinstance(outputs, list) or len(outputs) != len(workload.requests):

@@ -1,4 +1,4 @@
-"""What was measured: runs, entries of the table, and how far the tokens agree."""
+"""The measurements: runs, entries of the table, and how many tokens agree."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Outputs = tuple[tuple[int, ...], ...]
 """The output tokens of each request."""
 
 Details = dict[str, str | int | float | None]
-"""What a contestant has to say of itself or of a run."""
+"""Facts that a contestant reports about itself or about a run."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a contestant over a workload.
+    """One run of a contestant for a workload.
 
     Attributes:
-        seconds: from the arrival of the requests to the end of the last.
-        num_output_tokens: tokens that were asked for; padding does not count.
-        num_computed_tokens: prompt and output tokens that were computed, if that is known.
-        peak_rss_mib: the greatest resident memory of its processes so far, in MiB.
-        details: as the contestant gave them.
+        seconds: time from the arrival of the requests to the end of the last one.
+        num_output_tokens: output tokens that the requests asked for. Padding does not count.
+        num_computed_tokens: prompt and output tokens that were computed; `None` if unknown.
+        peak_rss_mib: peak resident memory of the contestant's processes so far, in MiB.
+        details: other facts that the contestant reported.
     """
 
     seconds: float
@@ -41,14 +41,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many requests got other greedy tokens than from our engine.
+    """How many requests got different greedy tokens than from our engine.
 
-    Random prompts have near ties, where either token is right: a difference is not an error.
+    A difference is not an error. Random prompts lead to near ties, where either token is right.
 
     Attributes:
-        num_requests: all of them.
-        num_differing: those with any other token, in the run with most of them.
-        first: request and position of the first token that differs; `None` if none does.
+        num_requests: number of all requests.
+        num_differing: number of requests with any different token, in the run with most of them.
+        first: request and position of the first different token; `None` if all tokens are equal.
     """
 
     num_requests: int
@@ -58,13 +58,13 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Entry:
-    """A contestant on a workload.
+    """The results of one contestant for one workload.
 
     Attributes:
-        contestant: its name.
-        runs: those that succeeded.
-        failure: why there are no more, if there are not.
-        agreement: with our engine's tokens; `None` where that is not known, or for our engine itself.
+        contestant: the contestant's name.
+        runs: the successful runs.
+        failure: why runs are missing; `None` if all runs succeeded.
+        agreement: agreement with our engine's tokens; `None` if unknown, and for our engine itself.
     """
 
     contestant: str
@@ -90,13 +90,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class WorkloadResult:
-    """A workload, and what each contestant did with it.
+    """A workload, and the results of each contestant.
 
     Attributes:
-        name, description: which it is.
-        num_requests, num_prompt_tokens, num_output_tokens: of the workload.
-        bound: output tokens per second that this machine could give at most; `None` if not measured.
-        entries: in the order of the contestants.
+        name, description: the workload's name, and a few words about it.
+        num_requests, num_prompt_tokens, num_output_tokens: counts of the workload.
+        bound: upper bound on this machine's output tokens per second; `None` if not measured.
+        entries: the contestants' results, in the order of the contestants.
     """
 
     name: str
@@ -114,7 +114,7 @@ class WorkloadResult:
         return found[0] if found else None
 
     def ratio(self, entry: Entry) -> float | None:
-        """Our engine's tokens per second over those of an entry: above 1, ours is faster."""
+        """Our engine's tokens per second divided by an entry's. Above 1, our engine is faster."""
         if self.ours is None or entry.tokens_per_second is None:
             return None
         return self.ours / entry.tokens_per_second
@@ -122,16 +122,16 @@ class WorkloadResult:
 
 @dataclass(frozen=True)
 class ContestantRecord:
-    """What is known of a contestant beside its runs.
+    """Facts about a contestant, besides its runs.
 
     Attributes:
-        name: the contestant's.
-        absent: why it is not there, if it is not.
-        failure: why it could not be loaded or did not come to its end, if so.
-        log: the last lines of what it said then.
-        load_seconds: from its first line to a model that is ready, imports included.
-        versions: of the packages that matter.
-        settings: what was set.
+        name: the contestant's name.
+        absent: why the contestant is not installed; `None` if it is.
+        failure: why the contestant could not be loaded, or why its process ended; `None` if all went well.
+        log: the last lines of its log at the failure.
+        load_seconds: time from the start of its script to a loaded model, including imports.
+        versions: versions of the packages that it uses.
+        settings: settings that it used.
     """
 
     name: str
@@ -145,14 +145,14 @@ class ContestantRecord:
 
 @dataclass(frozen=True)
 class ThroughputResult:
-    """All that was measured, and on what.
+    """All measurements, and the settings with which they were made.
 
     Attributes:
-        model, dtype, threads, repeats, seed, stage: as they were asked for.
+        model, dtype, threads, repeats, seed, stage: the settings that the user asked for.
         machine: processor, CPUs, memory, system.
-        rates: the machine's own rates that the bounds were made of; `None` if not measured.
-        contestants: all that were asked for.
-        workloads: what came out.
+        rates: the machine's measured rates, from which the bounds follow; `None` if not measured.
+        contestants: records of all contestants, including absent ones.
+        workloads: the result of each workload.
     """
 
     model: str
@@ -167,7 +167,7 @@ class ThroughputResult:
     workloads: tuple[WorkloadResult, ...]
 
     def to_json(self) -> str:
-        """All fields by their names; of each entry also its median, spread and ratio."""
+        """All fields by name. Each entry also has its median, spread and ratio."""
         document = asdict(self)
         for workload, shown in zip(self.workloads, document["workloads"], strict=True):
             for entry, row in zip(workload.entries, shown["entries"], strict=True):
@@ -178,7 +178,7 @@ class ThroughputResult:
 
 
 def compare(expected: Outputs, runs: Sequence[Outputs]) -> Agreement:
-    """Compare the tokens of some runs with ours; all have the same lengths."""
+    """Compare the tokens of several runs with ours. Outputs of the same request have the same length."""
     worst = Agreement(len(expected), 0, None)
     for outputs in runs:
         pairs = list(zip(expected, outputs, strict=True))

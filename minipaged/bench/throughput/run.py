@@ -1,4 +1,4 @@
-"""The whole benchmark: load, write the model down, measure the machine, play the match."""
+"""The whole benchmark: load the model, write it for the contestants, measure the machine, run the match."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from minipaged.sim.workload import Workload
 
 SEED = 0
 LARGEST_BLOCK = 256
-"""Tokens: the largest block of any contestant (transformers' pages). The memory for keys and values is so
-large that no request has to wait, even with blocks of this size and nothing shared."""
+"""Tokens in the largest block of any contestant (a page of transformers). The memory for keys and values is
+large enough for blocks of this size without sharing, so that no request has to wait."""
 
 BenchDType = Literal["float32", "bfloat16"]
 
@@ -36,14 +36,14 @@ class Plan:
     """What to measure.
 
     Attributes:
-        model: as `LLM` takes it.
-        dtype: of weights, activations, keys and values.
-        workloads: which.
-        contestants: who, our engine among them.
-        threads: to compute with.
-        stage: of our engine; `None`: as it comes.
-        rules: of the match.
-        measures_machine: whether to measure the machine's rates, and give bounds.
+        model: a model as for `LLM`.
+        dtype: dtype of weights, activations, keys and values.
+        workloads: names of the workloads to serve.
+        contestants: the engines to compare, including our own.
+        threads: number of threads of each contestant.
+        stage: the stage of our engine; `None` for the default engine.
+        rules: the rules of the match.
+        measures_machine: whether to measure the machine's rates, and compute bounds.
     """
 
     model: str
@@ -57,16 +57,16 @@ class Plan:
 
 
 def run_throughput(plan: Plan, tell: Tell) -> ThroughputResult:
-    """Measure, with the models in a temporary folder.
+    """Run the benchmark. The contestants' model files are in a temporary folder.
 
     Args:
         plan: what to measure.
-        tell: hears what goes on.
+        tell: called with a line of text about each event.
 
     Raises:
-        ConfigError: a workload that the model cannot serve.
-        ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded, or not be
-            written down for the others.
+        ConfigError: the model cannot serve a workload.
+        ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded, or cannot be
+            written for the contestants.
     """
     with tempfile.TemporaryDirectory(prefix="minipaged-bench-") as scratch:
         model = load_model(
@@ -78,7 +78,7 @@ def run_throughput(plan: Plan, tell: Tell) -> ThroughputResult:
         tell(f"writing {plan.model} in {plan.dtype} for the contestants")
         paths = _write(model, {each.model_format for each in plan.contestants}, Path(scratch))
         matrices, config = Matrices.of(model.config), model.config
-        del model  # it would only be in the others' way
+        del model  # free its memory for the contestants
         job = _job(
             plan, workloads, KVShape(config.num_layers, config.num_kv_heads, config.head_dim, _bytes(plan))
         )
@@ -107,7 +107,7 @@ def run_throughput(plan: Plan, tell: Tell) -> ThroughputResult:
 
 
 def describe_machine() -> Details:
-    """Processor, CPUs that may be used, memory, system."""
+    """Processor, number of available CPUs, memory, system."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -133,7 +133,7 @@ def _write(model: LoadedModel, formats: set[ModelFormat], scratch: Path) -> dict
 
 
 def _job(plan: Plan, workloads: dict[WorkloadName, Workload], shape: KVShape) -> Message:
-    """The first message to all contestants, but for the path of the model."""
+    """The first message to each contestant, without the path of the model."""
     most_tokens = max(_most_kv_tokens(workload) for workload in workloads.values())
     longest = max(longest_request(workload) for workload in workloads.values())
     return {
@@ -149,7 +149,7 @@ def _job(plan: Plan, workloads: dict[WorkloadName, Workload], shape: KVShape) ->
 
 
 def _most_kv_tokens(workload: Workload) -> int:
-    """Slots for all requests at their greatest lengths, and one block more, which some engines set aside."""
+    """Slots for all requests at full length, plus one block, since some engines reserve one."""
     lengths = [len(each.prompt_token_ids) + each.max_tokens for each in workload.requests]
     return LARGEST_BLOCK * (1 + sum(blocks_needed(length, LARGEST_BLOCK) for length in lengths))
 

@@ -1,4 +1,4 @@
-"""The three workloads: one request, a mixed batch, and a batch behind a shared prefix."""
+"""The three workloads: one request, a mixed batch, and a batch with a shared prefix."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ SHORTEST, LONGEST = 16, 256
 
 
 def make_workload(name: WorkloadName, model: ModelConfig, seed: int = 0) -> Workload:
-    """One of the workloads, of random token ids in [100, 40000).
+    """Make one of the workloads, of random token ids in [100, 40000).
 
-    A smaller vocabulary limits the ids; the lengths are never changed, so that a workload is the same
-    work for every model.
+    - W1: one request with 128 prompt tokens and 128 output tokens.
+    - W2: 32 requests. Prompts and outputs have 16 to 256 tokens, drawn uniformly.
+    - W3: 32 requests with 32 output tokens each. They share a prefix of 512 tokens, followed by 16 tokens of
+      their own.
 
-    W1: one request, 128 prompt and 128 output tokens. W2: 32 requests, prompts and outputs of 16 to 256
-    tokens, uniform. W3: 32 requests that share a prefix of 512 tokens, 16 of their own, 32 outputs.
+    If the vocabulary is smaller, the ids are limited to it. The lengths never change, so a workload is the
+    same work for every model.
 
     Args:
-        name: which.
-        model: what is to serve it.
+        name: the workload's name.
+        model: configuration of the model that will serve the workload.
         seed: the same seed gives the same workload.
 
     Raises:
-        ConfigError: a vocabulary without such ids, or a context too short.
+        ConfigError: the vocabulary has no such ids, or the model's context is too short.
     """
     end = min(END_OF_TOKEN_IDS, model.vocab_size)
     if end <= FIRST_TOKEN_ID:
         raise ConfigError(
             f"the workloads have token ids from {FIRST_TOKEN_ID} on, but the vocabulary has only "
-            f"{model.vocab_size}: take a model with more"
+            f"{model.vocab_size}: choose a model with a larger vocabulary"
         )
     rng = np.random.default_rng(seed)
     workload = _MAKERS[name](rng, end)
@@ -48,7 +50,7 @@ def make_workload(name: WorkloadName, model: ModelConfig, seed: int = 0) -> Work
     if longest > model.max_position_embeddings:
         raise ConfigError(
             f"{name} has a request of {longest} tokens, but the model's context is "
-            f"{model.max_position_embeddings}: take another workload, or a model with a longer context"
+            f"{model.max_position_embeddings}: choose another workload, or a model with a longer context"
         )
     return workload
 
@@ -77,7 +79,7 @@ def _mixed(rng: np.random.Generator, end: int) -> Workload:
 def _shared_prefix(rng: np.random.Generator, end: int) -> Workload:
     prefix = _token_ids(rng, 512, end)
     return Workload(
-        f"{NUM_REQUESTS} requests behind one prefix, at once",
+        f"{NUM_REQUESTS} requests with one shared prefix, at once",
         tuple(WorkloadRequest(prefix + _token_ids(rng, 16, end), 32) for _ in range(NUM_REQUESTS)),
         num_prefix_tokens=len(prefix),
         num_prefixes=1,

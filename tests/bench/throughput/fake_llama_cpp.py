@@ -1,7 +1,7 @@
 """A stand-in for the package `llama_cpp`: a KV memory that holds tokens, and a model that is a sum.
 
-The next token after a sequence depends on all its tokens and their positions, so that a token that is
-missing, doubled or shared wrongly changes what follows.
+The next token depends on all tokens of the sequence and their positions. So a token that is missing, doubled
+or shared wrongly changes the output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _logits: dict[int, object] = {}
 
 
 def next_token(tokens: list[int]) -> int:
-    """The model: what follows these tokens."""
+    """The model: the token that follows these tokens."""
     return sum((position + 1) * (token + 3) for position, token in enumerate(tokens)) % VOCAB_SIZE
 
 

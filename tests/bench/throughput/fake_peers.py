@@ -1,4 +1,4 @@
-"""Contestants that are small scripts, good and bad ones."""
+"""Contestants that are small scripts. Some work, some fail."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def fake_peer(folder: Path, name: str, *, on_load: str = "pass", on_run: str = "
     Args:
         folder: where its script goes.
         name: its name.
-        on_load, on_run: statements; the latter may change `outputs`.
+        on_load, on_run: statements to run at loading and in each run. `on_run` may change `outputs`.
     """
     script = folder / f"{name}.py"
     script.write_text(_SCRIPT.format(peers=str(PEERS), on_load=on_load, on_run=on_run))

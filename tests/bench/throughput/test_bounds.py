@@ -1,4 +1,4 @@
-"""The bounds: arithmetic by hand, and rates that are measured at all."""
+"""The bounds are equal to arithmetic by hand, and the machine's rates can be measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_one_request_reads_all_weights_for_each_token() -> None:
 
 def test_several_requests_step_by_step() -> None:
     workload = Workload("two", (WorkloadRequest((1, 2, 3), 3), WorkloadRequest((4,), 1)))
-    # Four prompt tokens at once, logits for two; then two steps of the first request alone.
+    # Four prompt tokens at once, with logits for two of them. Then two steps of the first request alone.
     seconds = 3.0 + 0.2 + 2 * (1.0 + 0.1)
     assert most_tokens_per_second(workload, MATRICES, 4, RATES) == pytest.approx(4 / seconds)
 

@@ -1,4 +1,4 @@
-"""A contestant's process: it answers, is stopped in between, and may fail in many ways."""
+"""A contestant's process: it answers, is stopped between runs, and may fail in many ways."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_is_stopped_between_runs_with_all_that_it_started_and_ends_with_it(tm
 
 
 def _becomes_stopped(process: psutil.Process) -> bool:
-    """Whether all of its threads are stopped; the signal may take a moment to arrive."""
+    """Whether all threads of the process get stopped. The signal may take a moment to arrive."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if process.status() == psutil.STATUS_STOPPED:
@@ -99,5 +99,5 @@ def test_an_interpreter_that_is_not_there_is_absent(tmp_path: Path) -> None:
 def test_an_answer_that_is_none(tmp_path: Path) -> None:
     script = tmp_path / "strange.py"
     script.write_text("input(); print('@bench [1]', flush=True); input()")
-    with pytest.raises(ContestantError, match="no JSON object"):
+    with pytest.raises(ContestantError, match="not a JSON object"):
         Child(Contestant("strange", script, fake_peer(tmp_path, "x").python), JOB, PATIENCE)

@@ -1,4 +1,4 @@
-"""A model written down for the peers holds the same numbers, whoever reads it."""
+"""A model written for the peers has the same numbers when minipaged or transformers reads it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def assert_same(model: LoadedModel, read: LoadedModel) -> None:
 
 
 def without_names(config: ModelConfig) -> ModelConfig:
-    """What is not written to GGUF: end tokens, and that a Mistral is called so."""
+    """The config without what a GGUF file lacks: the end tokens, and the name of the Mistral architecture."""
     architecture = "llama" if config.architecture == "mistral" else config.architecture
     return replace(config, architecture=architecture, eos_token_ids=(), bos_token_id=None)
 

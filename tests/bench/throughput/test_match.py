@@ -1,4 +1,4 @@
-"""The match: turns, counts, agreement; and failures that stay with whoever failed."""
+"""The match: turns, counts, and agreement. The failure of one contestant does not affect the others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_runs_alternate_and_agree(tmp_path: Path) -> None:
     assert ours.agreement is None
     assert other.agreement is not None
     assert other.agreement.num_differing == 0
-    assert other.tokens_per_second == 12.0  # 6 tokens in the half second that it says
+    assert other.tokens_per_second == 12.0  # 6 tokens in the half second that it reports
     assert result.ratio(other) == 1.0
     assert [record.failure for record in match.records] == [None, None]
 

@@ -1,4 +1,4 @@
-"""The peers' scripts: transformers and we say the same; llama.cpp's batches hold what they should."""
+"""The peers' scripts: transformers gives our tokens, and llama.cpp's batches hold the right tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def continuation(prompt: list[int], count: int) -> list[int]:
 
 @pytest.fixture
 def llama_cpp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    """The script's engine, with the stand-in for what it imports."""
+    """The script's engine, which imports the stand-in instead of `llama_cpp`."""
     monkeypatch.setitem(sys.modules, "llama_cpp", fake_llama_cpp)
     monkeypatch.syspath_prepend(str(PEERS))
     fake_llama_cpp.memory.clear()
@@ -46,9 +46,9 @@ def test_llama_cpp_one_by_one_and_as_a_batch(llama_cpp: Engine) -> None:
     expected = [continuation(prompt, count) for prompt, count in zip(PROMPTS, MAX_TOKENS, strict=True)]
     assert llama_cpp.run(PROMPTS, MAX_TOKENS).outputs == expected
     first = list(fake_llama_cpp.decoded)
-    # One after the other: the whole first prompt, then what differs from the request before.
+    # One after the other: the whole first prompt, then each request's tokens after its common prefix.
     assert first[:1] == [41]
-    # Then as a batch: the prefix once, the rest of all three prompts, and steps of those that still run.
+    # As a batch: the prefix once, then the rest of all three prompts, then steps of the running requests.
     assert first[-6:] == [40, 5, 2, 2, 1, 1]
     assert sum(first) < 2 * (41 + 42)
     for _ in range(2):

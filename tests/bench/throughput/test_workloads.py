@@ -1,4 +1,4 @@
-"""The workloads: their sizes, the same ones every time, and who can serve them."""
+"""The workloads: their sizes, their reproducibility, and the refusal of models that cannot serve them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The corpus of the embedded model: prompts, the writing of stories, and what is kept of them."""
+"""The corpus of the embedded model: drawing prompts, writing stories, and filtering them."""
 
 from __future__ import annotations
 

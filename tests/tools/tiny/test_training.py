@@ -1,4 +1,4 @@
-"""The training of the embedded model, on a corpus and a network of almost no size."""
+"""The training of the embedded model, with a tiny corpus and a tiny network."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_training_lowers_the_loss_and_resumes_to_the_same_weights(
 def test_a_longer_run_remembers_what_it_was(
     documents: list[list[int]], tmp_path: Path, done: int, expected: list[int]
 ) -> None:
-    """Where its learning rate had taken another course than the settings of now would give."""
+    """A run records the step where it was lengthened, if earlier steps had other learning rates."""
     run = Training(replace(MICRO, steps=10), draw_from(documents), 280)
     for _ in range(done):
         run.advance()
@@ -211,7 +211,7 @@ def test_nothing_held_out_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_corpus_that_has_grown_keeps_the_tokenizer_of_the_model(tmp_path: Path) -> None:
-    """Training goes on with token ids that mean what they meant."""
+    """Token ids keep their meaning when training continues."""
     write_texts(tmp_path / "train.jsonl", TEXTS)
     write_texts(tmp_path / "heldout.jsonl", TEXTS[:1])
     train(tmp_path, tmp_path / "first", MICRO, Console(file=io.StringIO()))

@@ -1,4 +1,4 @@
-"""transformers' continuous batching, through its manager."""
+"""Runs transformers' continuous batching, through its manager."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_END_TOKEN = -1
 
 
 class ContinuousBatching:
-    """Each run has a manager of its own, with an empty cache, which is made before the clock starts."""
+    """Each run makes a new manager with an empty cache, before the clock starts."""
 
     packages: tuple[str, ...] = ("transformers", "torch", "numpy")
 
@@ -22,7 +22,7 @@ class ContinuousBatching:
         self._model = AutoModelForCausalLM.from_pretrained(
             job.model, dtype=getattr(torch, job.dtype), local_files_only=True
         ).eval()
-        # Pages as large as they come by default.
+        # Pages of the default size.
         page_bytes = ContinuousBatchingConfig().page_size * job.kv_bytes_per_token
         self._num_blocks = -(-job.kv_cache_bytes // page_bytes)
         self._generation = GenerationConfig(do_sample=False, eos_token_id=NO_END_TOKEN, pad_token_id=0)

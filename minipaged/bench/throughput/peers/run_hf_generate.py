@@ -1,4 +1,4 @@
-"""transformers' `generate`: all requests as one padded batch, as long as its longest member."""
+"""Runs transformers' `generate`. All requests are one batch, padded to its longest member."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from serve_runs import Job, Served, serve
 
 
 class StaticBatch:
-    """Prompts are padded on the left. Tokens past a request's own length are computed and thrown away."""
+    """Prompts are padded on the left. Tokens past a request's own length are computed, then dropped."""
 
     packages: tuple[str, ...] = ("transformers", "torch", "numpy")
 

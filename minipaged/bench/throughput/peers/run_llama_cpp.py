@@ -1,7 +1,8 @@
-"""llama.cpp, through the low-level interface of llama-cpp-python.
+"""Runs llama.cpp, through the low-level interface of llama-cpp-python.
 
-One request runs by itself. Several run both one after the other and as one batch, the first time that
-they come; the faster way is what counts, then and later.
+A workload of one request runs as a single stream. The first run of a workload of several requests tries two
+ways: one request after the other, and all requests as one batch. The faster way counts, and later runs of the
+workload use only that way.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class LlamaCpp:
         params.n_seq_max = job.max_num_seqs
         params.n_threads = params.n_threads_batch = job.threads
         params.kv_unified = True
-        # Its default, float16, for weights of 16 bits; keys and values as exact as the weights otherwise.
+        # float16, the default, if weights have 16 bits; otherwise float32, like the weights.
         params.type_k = params.type_v = TENSOR_F32 if job.dtype == "float32" else TENSOR_F16
         self._context = llama_cpp.llama_init_from_model(self._model, params)
         if self._context is None:
@@ -75,7 +76,7 @@ class LlamaCpp:
         return Served(outputs, time.perf_counter() - began, details={"way": way})
 
     def _one_by_one(self, prompts: list[list[int]], max_tokens: list[int]) -> list[list[int]]:
-        """Each request keeps what it has in common with the one before it."""
+        """Each request reuses the cached tokens that it has in common with the previous request."""
         outputs: list[list[int]] = []
         kept: list[int] = []
         for prompt, count in zip(prompts, max_tokens, strict=True):
@@ -90,7 +91,7 @@ class LlamaCpp:
         return outputs
 
     def _as_batch(self, prompts: list[list[int]], max_tokens: list[int]) -> list[list[int]]:
-        """All at once; what all prompts begin with is computed once and shared."""
+        """All requests at once. The common prefix of all prompts is computed once and shared."""
         num_shared = min(_num_common(*prompts), min(map(len, prompts)) - 1)
         if num_shared:
             self._decode([Row(token, i, 0, False) for i, token in enumerate(prompts[0][:num_shared])])
@@ -114,7 +115,7 @@ class LlamaCpp:
                 outputs[seq].append(token)
 
     def _decode(self, rows: list[Row]) -> dict[int, int]:
-        """Compute some tokens; for each sequence with a row that wants it, the likeliest next token."""
+        """Compute the rows. Return the likeliest next token of each sequence whose row wants logits."""
         import numpy as np
 
         chosen: dict[int, int] = {}
@@ -139,7 +140,7 @@ class LlamaCpp:
 
 
 class Row(NamedTuple):
-    """One token to compute: where it stands, in which sequence, and whether its logits are wanted."""
+    """One token to compute: its position, its sequence, and whether its logits are wanted."""
 
     token: int
     position: int
@@ -148,12 +149,12 @@ class Row(NamedTuple):
 
 
 def _num_common(*sequences: list[int]) -> int:
-    """How many tokens they all begin with."""
+    """The length of the longest common prefix, in tokens."""
     return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*sequences, strict=False)))
 
 
 def _rows(prompt: list[int], seq: int, start: int) -> list[Row]:
-    """A prompt from its token `start` on; its last token's logits are wanted."""
+    """The rows of a prompt from token `start` on. The last token's logits are wanted."""
     return [Row(prompt[i], i, seq, i == len(prompt) - 1) for i in range(start, len(prompt))]
 
 

@@ -1,4 +1,4 @@
-"""Our own engine, as one of the contestants."""
+"""Runs our own engine, as one of the contestants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minipaged.sampling.params import SamplingParams
 
 
 class Minipaged:
-    """`LLMEngine`, all requests at once."""
+    """`LLMEngine`, with all requests queued at once."""
 
     packages: tuple[str, ...] = ("minipaged", "torch", "numba", "numpy")
 

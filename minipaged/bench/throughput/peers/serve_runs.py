@@ -1,10 +1,10 @@
 """The child's side of the benchmark: load a model once, then serve runs over stdin and stdout.
 
-A line of JSON each way. The first line from the parent is a job; the answer says that the model is
-loaded and warm, or that the engine is not installed. Each later line is a run. Answers begin with `MARK`,
-so that whatever a library prints is not taken for one.
+Each message and each answer is one line of JSON. The parent's first line is a job. Its answer says that the
+model is loaded and warmed up, or that the engine is not installed. Each later line is a run. Answers begin
+with `MARK`, so that the parent can tell them from other text that a library prints.
 
-Needs the standard library alone: it runs where minipaged is not installed.
+This module needs only the standard library, since it runs in environments without minipaged.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Job:
     Attributes:
         model: path of a Hugging Face folder or of a GGUF file.
         dtype: `float32` or `bfloat16`.
-        threads: threads to compute with.
+        threads: number of threads to compute with.
         max_model_len: tokens of the longest request.
-        max_num_seqs: most requests at once.
+        max_num_seqs: largest number of requests at once.
         kv_cache_bytes: memory for keys and values.
-        kv_bytes_per_token: of one token, in all layers.
-        stage: of our own engine; `None`: as it comes.
-        warm_up: small runs before the first that counts.
+        kv_bytes_per_token: bytes of one token's keys and values in all layers.
+        stage: the stage of our own engine; `None` for the default engine.
+        warm_up: short runs before the first measured run.
     """
 
     model: str
@@ -58,9 +58,9 @@ class Served:
 
     Attributes:
         outputs: the output tokens of each request.
-        seconds: from the first request's arrival to the last one's end.
-        num_computed_tokens: tokens that went through the model, if the engine pads; else `None`.
-        details: whatever else is worth telling.
+        seconds: time from the arrival of the first request to the end of the last one.
+        num_computed_tokens: tokens that went through the model, if the engine pads; otherwise `None`.
+        details: other facts about the run.
     """
 
     outputs: list[list[int]]
@@ -73,16 +73,18 @@ class Engine(Protocol):
     """An engine with its model loaded.
 
     Attributes:
-        packages: the installed packages whose versions matter.
-        settings: what was set, for the record.
+        packages: packages whose versions are recorded, if they are installed.
+        settings: settings of the engine, for the record.
     """
 
     packages: tuple[str, ...]
     settings: dict[str, str | int | float | None]
 
     def run(self, prompts: list[list[int]], max_tokens: list[int]) -> Served:
-        """Serve all requests, greedily, each to exactly so many output tokens. What earlier runs have
-        cached is forgotten first."""
+        """Serve all requests with greedy sampling, each with exactly its `max_tokens` output tokens.
+
+        The engine first forgets what earlier runs have cached.
+        """
         ...
 
 
@@ -90,10 +92,10 @@ def serve(load: Callable[[Job], Engine]) -> None:
     """Answer the parent until it closes stdin.
 
     Args:
-        load: imports the engine and loads the model. An ImportError means that it is not installed.
+        load: imports the engine and loads the model. An ImportError means that the engine is not installed.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever a library prints goes to stderr
+    os.dup2(2, 1)  # all output of libraries goes to stderr
     job = Job(**json.loads(sys.stdin.readline()))
     try:
         engine = load(job)
@@ -118,19 +120,20 @@ def serve(load: Callable[[Job], Engine]) -> None:
 
 
 def peak_rss_mib() -> float:
-    """The peak resident memory of this process and all that it has started, in MiB.
+    """The peak resident memory of this process and all its descendants, in MiB.
 
-    The peaks are added up, and pages that processes share count in each of them. Where there is no
-    /proc, it is that of this process alone.
+    The result is the sum of the processes' peaks. Shared pages count once for each process that shares them.
+    On systems without /proc, only this process counts.
     """
     own = os.getpid()
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            # The name, in brackets, may itself hold brackets and spaces; the parent is the second after it.
+            # The process name is in brackets and may itself contain brackets and spaces. The parent's id is
+            # the second field after the name.
             parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError):
-            continue  # it has just ended
+            continue  # the process has just ended
     if own not in parents:
         scale = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 2**20
