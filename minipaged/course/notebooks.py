@@ -55,6 +55,7 @@ def execute(notebook: NotebookNode, folder: Path, impl: str) -> NotebookNode:
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
         store_widget_state=False,
+        coalesce_streams=True,  # what one cell prints is one output, however it was flushed
     )
     executed = client.execute(env=environment)
     # The kernel adds its own version; the outputs should be the same on every machine.
