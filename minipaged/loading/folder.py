@@ -37,11 +37,7 @@ def read_config(folder: Path) -> ModelConfig:
         ModelNotFoundError: no config.json.
         UnsupportedModelError: an unreadable configuration, or one of a model that is not supported.
     """
-    if not (folder / "config.json").is_file():
-        ggufs = sorted(path.name for path in folder.glob("*.gguf"))
-        hint = f" To load {ggufs[0]}, give its own path." if ggufs else ""
-        raise ModelNotFoundError(f"{folder} is no model folder: it has no config.json.{hint}")
-    values = read_json(folder / "config.json")
+    values = read_config_values(folder)
     try:
         config = read_hf_config(values)
     except UnsupportedModelError as error:
@@ -55,6 +51,20 @@ def read_config(folder: Path) -> ModelConfig:
             raise UnsupportedModelError(f"{generation}: {error}") from error
         config = replace(config, eos_token_ids=tuple(dict.fromkeys(config.eos_token_ids + more)))
     return config
+
+
+def read_config_values(folder: Path) -> Mapping[str, object]:
+    """What config.json holds.
+
+    Raises:
+        ModelNotFoundError: no config.json.
+        UnsupportedModelError: no JSON object.
+    """
+    if not (folder / "config.json").is_file():
+        ggufs = sorted(path.name for path in folder.glob("*.gguf"))
+        hint = f" To load {ggufs[0]}, give its own path." if ggufs else ""
+        raise ModelNotFoundError(f"{folder} is no model folder: it has no config.json.{hint}")
+    return read_json(folder / "config.json")
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | None:
