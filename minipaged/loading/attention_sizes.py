@@ -20,8 +20,8 @@ _OLDER_NAMES = {
 }
 """GPT-2's, which some models have kept."""
 
-_OF_OTHER_LAYERS = ("mamba", "ssm", "linear_attn", "attn_layer_period", "rwkv")
-"""How fields begin that describe layers without keys and values."""
+_OF_OTHER_LAYERS = ("mamba", "ssm", "rwkv", "conv_", "linear_attn", "attn_layer_period", "cross_attention")
+"""How fields begin that tell of layers which do not keep a key and a value for each token."""
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,8 @@ def shape_from_config(values: Mapping[str, object], name: str) -> ModelShape:
         raise UnsupportedModelError(f"the config of {name}: {error}") from None
     if other is not None:
         raise UnsupportedModelError(
-            f"{name} has {other}: not all of its layers keep a key and a value for each KV head of each "
-            "token, so that bytes per token × length does not hold for it"
+            f"{name} has {other}: a token's keys and values are not layers × KV heads × head dimension "
+            "there, or not known to be"
         )
     return _shape(sizes, name, dtype, _count_if_supported(values))
 
@@ -108,9 +108,7 @@ def _shape(
     )
     for field in fields(AttentionSizes):
         if (size := getattr(shape, field.name)) < 1:
-            raise UnsupportedModelError(
-                f"the config of {name} gives {field.name}={size}"
-            )
+            raise UnsupportedModelError(f"the config of {name} gives {field.name}={size}")
     return shape
 
 
