@@ -25,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged kv`."""
     names = ", ".join(model.name for model in KNOWN_MODELS)
     parser.add_argument(
-        "model", metavar="MODEL", help=f"a folder with a config.json, a hub id, or one of: {names}"
+        "model",
+        metavar="MODEL",
+        help=f"a folder with a config.json, a .gguf file, a hub id, or one of: {names}",
     )
     parser.add_argument(
         "--dtype",
