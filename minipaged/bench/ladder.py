@@ -89,7 +89,7 @@ class LadderResult:
 
     Attributes:
         model, dtype, device: what was run.
-        num_threads: threads of torch on the CPU.
+        num_threads: that the engines compute with, on the CPU.
         seed: of the workloads.
         block_size: tokens per block.
         max_model_len: longest prompt and output, to which the workloads are scaled.

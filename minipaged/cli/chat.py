@@ -18,7 +18,6 @@ from minipaged.cli.engine_options import (
 )
 from minipaged.cli.interrupt import interruptible
 from minipaged.cli.streams import remark
-from minipaged.cli.threads import suitable_threads
 from minipaged.errors import MinipagedError, PromptError
 from minipaged.view.printable import printable
 
@@ -69,8 +68,7 @@ def run(args: argparse.Namespace) -> int:
             f"{args.model} has no chat template: it gets a plain transcript, and goes on with it as it likes"
         )
     params = replace(params, stop=[*params.stop_strings, *conversation.stop])
-    with suitable_threads(engine.model.decoder):
-        _Chat(engine, conversation, params).run()
+    _Chat(engine, conversation, params).run()
     return 0
 
 

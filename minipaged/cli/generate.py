@@ -16,7 +16,6 @@ from minipaged.cli.engine_options import (
     sampling_params,
 )
 from minipaged.cli.streams import remark, stderr_console, stdout_console
-from minipaged.cli.threads import suitable_threads
 from minipaged.errors import PromptError
 from minipaged.view.printable import one_line, printable
 
@@ -59,8 +58,7 @@ def run(args: argparse.Namespace) -> int:
     llm = LLM(args.model, **engine_options(args))
     if not stderr_console().is_terminal:
         remark(str(llm.engine.memory_plan))  # in a terminal, LLM has shown it
-    with suitable_threads(llm.engine.model.decoder):
-        outputs = llm.generate(prompts, params)
+    outputs = llm.generate(prompts, params)
     _say_what_had_no_effect(params)
     _say_what_was_cut_off(outputs, params, llm.engine.max_model_len)
     if args.json:

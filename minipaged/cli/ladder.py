@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, get_args
 from minipaged.cli.arguments import memory_amount, new_file, positive_int
 from minipaged.cli.ladder_setup import MAX_MODEL_LEN, NUM_LONGEST, NUM_REQUESTS, prepare
 from minipaged.cli.streams import remark, stderr_console, stdout_console
-from minipaged.cli.threads import suitable_threads
 from minipaged.config import DType, LoadFormat
 from minipaged.stages import NUM_STAGES
 
@@ -119,10 +118,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the ladder; 1 if the stages disagree. Raises `MinipagedError` for what cannot be run."""
-    import torch
-
     from minipaged.bench.ladder import LadderResult
     from minipaged.bench.ladder_remarks import remarks
+    from minipaged.engine.threads import num_threads
     from minipaged.view.ladder_report import ladder_report
 
     ladder, workloads = prepare(args)
@@ -132,19 +130,17 @@ def run(args: argparse.Namespace) -> int:
         "the null block of a paged one comes on top, so that all have room for as many tokens"
     )
     console, results = stdout_console(), []
-    with suitable_threads(decoder):
-        num_threads = torch.get_num_threads()
-        for workload, chosen in workloads:
-            with progress(workload) as watch:
-                result = ladder.run(workload, chosen, watch)
-            results.append(result)
-            console.print(ladder_report(result, remarks(result)))
-            console.print()
+    for workload, chosen in workloads:
+        with progress(workload) as watch:
+            result = ladder.run(workload, chosen, watch)
+        results.append(result)
+        console.print(ladder_report(result, remarks(result)))
+        console.print()
     whole = LadderResult(
         model=args.model,
         dtype=str(decoder.dtype).removeprefix("torch."),
         device=str(decoder.device),
-        num_threads=num_threads,
+        num_threads=num_threads(decoder),
         seed=args.seed,
         block_size=args.block_size,
         max_model_len=ladder.max_model_len,

@@ -22,7 +22,9 @@ from minipaged.baseline.contiguous_manager import ContiguousManager
 from minipaged.baseline.uncached_layout import UncachedLayout
 from minipaged.baseline.uncached_manager import UncachedManager
 from minipaged.config import EngineConfig
+from minipaged.cpu.compiler.thread_limit import at_most_threads
 from minipaged.engine.device import check_given_model, resolve_device, resolve_dtype
+from minipaged.engine.machine import usable_cpus
 from minipaged.engine.memory_plan import MemoryPlan, check_before_loading, make_region_allocator, plan_memory
 from minipaged.engine.step_memory import step_bytes
 from minipaged.kv.block_manager import BlockManager
@@ -157,15 +159,16 @@ def load_configured_model(
     """
     device = resolve_device(config.device)
     dtype = resolve_dtype(config.dtype, device)
-    return load_model(
-        config.model,
-        dtype=dtype,
-        device=device,
-        load_format=config.load_format,
-        seed=config.seed,
-        progress=progress,
-        check=lambda model: check(model, dtype),
-    )
+    with at_most_threads(usable_cpus()):
+        return load_model(
+            config.model,
+            dtype=dtype,
+            device=device,
+            load_format=config.load_format,
+            seed=config.seed,
+            progress=progress,
+            check=lambda model: check(model, dtype),
+        )
 
 
 def make_bookkeeping(

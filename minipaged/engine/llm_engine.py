@@ -15,6 +15,7 @@ import random
 import time
 
 from minipaged.config import EngineConfig
+from minipaged.cpu.compiler.thread_limit import at_most_threads
 from minipaged.engine.assembly import assemble, make_bookkeeping
 from minipaged.engine.beam_processor import BeamProcessor
 from minipaged.engine.block_counts import count_step
@@ -24,6 +25,7 @@ from minipaged.engine.outputs import RequestOutput
 from minipaged.engine.prompts import Prompt
 from minipaged.engine.stats import EngineStats
 from minipaged.engine.take_result import RequestProcessor, take_result
+from minipaged.engine.threads import threads_worth
 from minipaged.errors import ConfigError, InvariantError, RequestIdError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.block_usage import BlockUsage
@@ -69,6 +71,7 @@ class LLMEngine:
         self.scheduler = machinery.scheduler
         self.kv_cache = machinery.kv_cache
         self._runner = machinery.runner
+        self._threads_worth = threads_worth(self.model.decoder)
         self._intake = self._make_intake()
         self._requests: dict[str, Request] = {}
         self._processors: dict[str, RequestProcessor] = {}
@@ -178,7 +181,8 @@ class LLMEngine:
             self.scheduler.schedule(output)
             if not output.scheduled:
                 raise InvariantError("requests are unfinished, but none of them can be scheduled")
-            results = self._runner.execute(output)
+            with at_most_threads(self._threads_worth):
+                results = self._runner.execute(output)
         except BaseException:
             self._recover(output)
             raise
