@@ -90,7 +90,7 @@ class LadderResult:
 
     Attributes:
         model, dtype, device: the model that was run, its dtype, and its device.
-        num_threads: threads of torch on the CPU.
+        num_threads: threads that the engines compute with, on the CPU.
         seed: seed of the workloads.
         block_size: tokens per block.
         max_model_len: tokens of the longest request, prompt and output together. The workloads are scaled

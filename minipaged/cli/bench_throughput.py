@@ -16,7 +16,6 @@ from minipaged.bench.throughput.contestants import (
     PYTHON_OF,
     Contestant,
     PeerName,
-    available_cpus,
     our_engine,
     peer,
 )
@@ -154,7 +153,9 @@ def _contestants(
 
 
 def _threads(asked: int | None) -> int:
-    cpus = len(available_cpus())
+    from minipaged.engine.machine import usable_cpus
+
+    cpus = usable_cpus()
     if asked is not None and asked > cpus:
         raise ConfigError(f"--threads {asked} is more than the {cpus} CPUs here: ask for fewer")
     return cpus if asked is None else asked

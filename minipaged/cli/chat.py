@@ -13,7 +13,6 @@ from minipaged.cli.engine_options import add_engine_arguments, engine_options, f
 from minipaged.cli.interrupt import interruptible
 from minipaged.cli.sampling_options import add_sampling_arguments, in_words, sampling_params
 from minipaged.cli.streams import remark
-from minipaged.cli.threads import suitable_threads
 from minipaged.errors import MinipagedError, PromptError
 from minipaged.sampling.params import SamplingParams
 from minipaged.view.printable import printable
@@ -70,8 +69,7 @@ def run(args: argparse.Namespace) -> int:
             f"{args.model} has no chat template: it continues a plain transcript, and may not answer at all"
         )
     params = replace(params, stop=[*params.stop_strings, *conversation.stop])
-    with suitable_threads(engine.model.decoder):
-        _Chat(engine, conversation, params).run()
+    _Chat(engine, conversation, params).run()
     return 0
 
 

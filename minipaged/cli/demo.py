@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from minipaged.cli.engine_options import add_engine_arguments, engine_options, fetch_model
 from minipaged.cli.streams import remark, stdout_console
-from minipaged.cli.threads import suitable_threads
 
 if TYPE_CHECKING:
     from minipaged.cli.demo_show import Show
@@ -70,10 +69,9 @@ def run(args: argparse.Namespace) -> int:
     console, labels = stdout_console(), Labels()
     live = console.is_terminal and not console.is_dumb_terminal and not args.plain
     show = LiveShow(console, labels, args.delay) if live else PlainShow(console, labels)
-    with suitable_threads(engine.model.decoder):
-        compile_loops(engine)
-        with show:
-            outputs = serve(engine, workload, show)
+    compile_loops(engine)
+    with show:
+        outputs = serve(engine, workload, show)
     print_report(console, engine, workload, outputs, show)
     return 0
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from minipaged.cli.engine_options import add_engine_arguments, engine_options, fetch_model
 from minipaged.cli.sampling_options import add_sampling_arguments, sampling_params
 from minipaged.cli.streams import remark, stderr_console, stdout_console
-from minipaged.cli.threads import suitable_threads
 from minipaged.errors import PromptError
 from minipaged.sampling.params import SamplingParams
 from minipaged.view.printable import one_line, printable
@@ -63,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
         remark(str(llm.engine.memory_plan))  # in a terminal, LLM has shown it
     if params.greedy and (suggested := str(llm.engine.sampling_defaults)):
         remark(f"The likeliest token, always; the model's generation_config suggests {suggested}")
-    with suitable_threads(llm.engine.model.decoder):
-        outputs = llm.generate(prompts, params)
+    outputs = llm.generate(prompts, params)
     _say_what_had_no_effect(params)
     _say_what_was_cut_off(outputs, params, llm.engine.max_model_len)
     if args.json:

@@ -109,19 +109,29 @@ def devices() -> list[Finding]:
         findings.append(Finding("mps", "good", "Apple GPU, shares the memory of the CPU"))
     else:
         findings.append(Finding("mps", "absent", "no Apple GPU"))
-    return [*findings, _cpu(torch.get_num_threads())]
+    return [*findings, _cpu()]
 
 
-def _cpu(num_threads: int) -> Finding:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    detail = f"{usable} cores, torch uses {num_threads} thread{'s' if num_threads > 1 else ''}"
+def _cpu() -> Finding:
+    """What the process may use of CPUs and memory; and if that is not all, what the machine has."""
     try:
         import psutil
+        import torch
 
-        memory = psutil.virtual_memory()
-        detail += f", {_free(memory.available, memory.total)}"
+        from minipaged.cpu.compiler.thread_limit import at_most_threads
+        from minipaged.engine.machine import usable_cpus, usable_memory
+
+        num_cpus, memory = usable_cpus(), usable_memory()
+        with at_most_threads(num_cpus):
+            num_threads = torch.get_num_threads()
+        all_cpus, all_memory = os.cpu_count() or num_cpus, psutil.virtual_memory().total
     except Exception as error:  # as above
-        detail += f", memory not known: {_last_line(str(error))}"
+        return Finding("cpu", "good", f"CPUs and memory not known: {_last_line(str(error))}")
+    detail = f"{num_cpus} cores, up to {num_threads} thread{'s' if num_threads > 1 else ''}"
+    detail += f", {_free(memory.free, memory.total)}"
+    if num_cpus < all_cpus or memory.total < all_memory:
+        machine = f"{all_cpus} cores and {format_binary(all_memory)}"
+        detail += f"; the machine has {machine}, of which this process may use no more"
     return Finding("cpu", "good", detail)
 
 

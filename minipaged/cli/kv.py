@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from minipaged.cli.arguments import memory_amount, positive_int, share
+from minipaged.cli.kv_lengths import LengthRow, length_table, natural_width
 from minipaged.errors import ConfigError
 from minipaged.kv.size import (
     KVShape,
-    blocks_needed,
     bytes_per_block,
     log_line,
     num_blocks_that_fit,
@@ -19,9 +18,6 @@ from minipaged.kv.size import (
 from minipaged.loading.known_models import DTYPE_BYTES, KNOWN_MODELS, ModelShape
 from minipaged.view.byte_amounts import format_binary, format_decimal
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 SHORTEST_LENGTH = 512
 
 
@@ -29,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged kv`."""
     names = ", ".join(model.name for model in KNOWN_MODELS)
     parser.add_argument(
-        "model", metavar="MODEL", help=f"a folder with a config.json, a hub id, or one of: {names}"
+        "model",
+        metavar="MODEL",
+        help=f"a folder with a config.json, a .gguf file, a hub id, or one of: {names}",
     )
     parser.add_argument(
         "--dtype",
@@ -84,17 +82,31 @@ def run(args: argparse.Namespace) -> int:
 
     # Names may contain brackets, which rich would read as markup.
     console = Console(markup=False, highlight=False)
-    # The terminal wraps prose. In a file or a pipe, a line stays one line.
-    console.print(describe(model, dtype), soft_wrap=True)
-    console.print(formula(shape), soft_wrap=True)
-    block = f"A block of {args.block_size} tokens: {_bytes(bytes_per_block(shape, args.block_size))}"
-    console.print(block, soft_wrap=True)
-    console.print(_length_table(model, shape, args.block_size, lengths, num_blocks))
+
+    def say(line: str) -> None:
+        # A terminal wraps between words, so no number is cut. In a file or a pipe, a line stays one line.
+        console.print(line, soft_wrap=not console.is_terminal)
+
+    say(describe(model, dtype))
+    say(formula(shape))
+    say(f"A block of {args.block_size} tokens: {_bytes(bytes_per_block(shape, args.block_size))}")
+    longest_trained = model.max_position_embeddings
+    rows = [LengthRow.of(shape, args.block_size, length, num_blocks, longest_trained) for length in lengths]
+    table = length_table(rows)
+    if natural_width(console, table) <= console.width:
+        console.print(table)
+    else:  # the terminal is so narrow that it would cut numbers
+        for row in rows:
+            say(row.in_words())
+    if num_blocks is not None:
+        say(f"{num_blocks:,} blocks, one of which is the null block")
+    if lengths[-1] > longest_trained:
+        say(f"* longer than the model was trained for ({longest_trained:,} tokens)")
     if budget is not None and num_blocks is not None:
-        console.print(budget.arithmetic, soft_wrap=True)
-        longest = max(lengths) if args.length else model.max_position_embeddings
+        say(budget.arithmetic)
+        longest = max(lengths) if args.length else longest_trained
         for line in summary(num_blocks, args.block_size, longest):
-            console.print(line, soft_wrap=True)
+            say(line)
     return 0
 
 
@@ -185,33 +197,6 @@ def summary(num_blocks: int, block_size: int, longest: int) -> list[str]:
         max_model_len = resolve_max_model_len("auto", longest, num_blocks, block_size)
         lines.append(log_line(num_blocks, block_size, max_model_len))
     return lines
-
-
-def _length_table(
-    model: ModelShape, shape: KVShape, block_size: int, lengths: list[int], num_blocks: int | None
-) -> Table:
-    from rich.table import Table
-
-    table = Table()
-    table.add_column("tokens", justify="right")
-    table.add_column("blocks", justify="right")
-    table.add_column("bytes per request", justify="right")
-    table.add_column("", justify="right")
-    if num_blocks is not None:
-        table.add_column("requests that fit", justify="right")
-        table.caption = f"{num_blocks:,} blocks, one of which is the null block"
-    for length in lengths:
-        blocks = blocks_needed(length, block_size)
-        beyond = " *" if length > model.max_position_embeddings else ""
-        size = blocks * bytes_per_block(shape, block_size)
-        row = [f"{length:,}{beyond}", f"{blocks:,}", f"{size:,}", format_binary(size)]
-        if num_blocks is not None:
-            row.append(f"{max(0, num_blocks - 1) // blocks:,}")
-        table.add_row(*row)
-    if lengths[-1] > model.max_position_embeddings:
-        note = f"* longer than the model was trained for ({model.max_position_embeddings:,} tokens)"
-        table.caption = f"{table.caption}\n{note}" if table.caption else note
-    return table
 
 
 def _bytes(num_bytes: int) -> str:

@@ -12,7 +12,6 @@ from minipaged.choices import DType, LoadFormat
 from minipaged.cli.arguments import memory_amount, new_file, positive_int
 from minipaged.cli.ladder_setup import MAX_MODEL_LEN, NUM_LONGEST, NUM_REQUESTS, prepare
 from minipaged.cli.streams import remark, stderr_console, stdout_console
-from minipaged.cli.threads import suitable_threads
 from minipaged.stages import NUM_STAGES
 
 if TYPE_CHECKING:
@@ -127,10 +126,9 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         MinipagedError: the ladder cannot be run with this model or these sizes.
     """
-    import torch
-
     from minipaged.bench.ladder import LadderResult
     from minipaged.bench.ladder_remarks import remarks
+    from minipaged.engine.threads import num_threads
     from minipaged.view.ladder_report import ladder_report
 
     ladder, workloads = prepare(args)
@@ -140,19 +138,17 @@ def run(args: argparse.Namespace) -> int:
         "A paged cache has the null block in addition, so every stage can hold the same number of tokens."
     )
     console, results = stdout_console(), []
-    with suitable_threads(decoder):
-        num_threads = torch.get_num_threads()
-        for workload, chosen in workloads:
-            with progress(workload) as watch:
-                result = ladder.run(workload, chosen, watch)
-            results.append(result)
-            console.print(ladder_report(result, remarks(result)))
-            console.print()
+    for workload, chosen in workloads:
+        with progress(workload) as watch:
+            result = ladder.run(workload, chosen, watch)
+        results.append(result)
+        console.print(ladder_report(result, remarks(result)))
+        console.print()
     whole = LadderResult(
         model=args.model,
         dtype=str(decoder.dtype).removeprefix("torch."),
         device=str(decoder.device),
-        num_threads=num_threads,
+        num_threads=num_threads(decoder),
         seed=args.seed,
         block_size=args.block_size,
         max_model_len=ladder.max_model_len,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
+
+import torch
 
 from minipaged.attention.backend import (
     CacheFunctions,
@@ -19,8 +23,10 @@ from minipaged.baseline.contiguous_manager import ContiguousManager
 from minipaged.baseline.uncached_layout import UncachedLayout
 from minipaged.baseline.uncached_manager import UncachedManager
 from minipaged.config import EngineConfig
+from minipaged.cpu.compiler.thread_limit import at_most_threads
 from minipaged.engine.device import check_given_model, resolve_device, resolve_dtype
-from minipaged.engine.memory_plan import MemoryPlan, make_region_allocator, plan_memory
+from minipaged.engine.machine import usable_cpus
+from minipaged.engine.memory_plan import MemoryPlan, check_before_loading, make_region_allocator, plan_memory
 from minipaged.engine.step_memory import step_bytes
 from minipaged.errors import ConfigError
 from minipaged.kv.block_manager import BlockManager
@@ -29,6 +35,7 @@ from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix_hash import PrefixHasher
 from minipaged.kv.swap import SwapCache, SwapSpace
 from minipaged.loading.loader import LoadedModel, load_model
+from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
 from minipaged.parts import Parts
 from minipaged.runner.decode_steps import make_capture, make_decode_steps
@@ -57,7 +64,7 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
     """
     is_own = model is None
     if model is None:
-        model = load_configured_model(config, progress=progress)
+        model = load_configured_model(config, progress=progress, check=partial(check_before_loading, config))
     else:
         check_given_model(config, model)
     decoder, shape = _choose_decoder(config, model.decoder, is_own=is_own), model.config
@@ -166,22 +173,35 @@ def _copy_blocks(config: EngineConfig, decoder: Decoder) -> CopyBlocks:
     return given or _cache_functions(config, decoder).copy_blocks
 
 
-def load_configured_model(config: EngineConfig, *, progress: bool = False) -> LoadedModel:
+def load_configured_model(
+    config: EngineConfig,
+    *,
+    progress: bool = False,
+    check: Callable[[ModelConfig, torch.dtype], None] = lambda model, dtype: None,
+) -> LoadedModel:
     """Load the configured model, with the configured device and dtype.
+
+    Args:
+        config: the settings; those of the pool have no effect.
+        progress: show progress bars.
+        check: is shown the model's shape and dtype before there are weights, and may raise.
 
     Raises:
         ConfigError: this machine does not have the configured device.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
     device = resolve_device(config.device)
-    return load_model(
-        config.model_name,
-        dtype=resolve_dtype(config.dtype, device),
-        device=device,
-        load_format=config.load_format,
-        seed=config.seed,
-        progress=progress,
-    )
+    dtype = resolve_dtype(config.dtype, device)
+    with at_most_threads(usable_cpus()):
+        return load_model(
+            config.model_name,
+            dtype=dtype,
+            device=device,
+            load_format=config.load_format,
+            seed=config.seed,
+            progress=progress,
+            check=lambda model: check(model, dtype),
+        )
 
 
 def make_bookkeeping(

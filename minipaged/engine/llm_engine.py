@@ -14,6 +14,7 @@ import random
 import time
 
 from minipaged.config import EngineConfig
+from minipaged.cpu.compiler.thread_limit import at_most_threads
 from minipaged.engine.assembly import assemble, make_bookkeeping
 from minipaged.engine.beam_processor import BeamProcessor
 from minipaged.engine.intake import RequestIntake
@@ -22,6 +23,7 @@ from minipaged.engine.output_processor import OutputProcessor
 from minipaged.engine.outputs import RequestOutput
 from minipaged.engine.prompts import Prompt
 from minipaged.engine.stats import EngineStats, count_blocks
+from minipaged.engine.threads import threads_worth
 from minipaged.errors import ConfigError, InvariantError, RequestIdError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.block_usage import BlockUsage
@@ -76,6 +78,7 @@ class LLMEngine:
         self.scheduler = machinery.scheduler
         self.kv_cache = machinery.kv_cache
         self._runner = machinery.runner
+        self._threads_worth = threads_worth(self.model.decoder)
         self._intake = self._make_intake()
         self._requests: dict[str, Request] = {}
         self._processors: dict[str, RequestProcessor] = {}
@@ -197,7 +200,8 @@ class LLMEngine:
             plan = self.scheduler.schedule()
             if not plan.scheduled:
                 raise InvariantError("requests are unfinished, but none of them can be scheduled")
-            results = self._runner.execute(plan)
+            with at_most_threads(self._threads_worth):
+                results = self._runner.execute(plan)
         except BaseException:
             self._recover()
             raise

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import psutil
 import torch
 
 from minipaged.baseline.buddy import BuddyAllocator
 from minipaged.baseline.first_fit import FirstFitAllocator
 from minipaged.baseline.region_allocator import RegionAllocator
 from minipaged.config import EngineConfig
+from minipaged.engine.machine import usable_memory
 from minipaged.errors import ConfigError
 from minipaged.kv.size import (
     KVShape,
@@ -84,23 +84,38 @@ def plan_memory(
     """
     shape = KVShape(model.num_layers, model.num_kv_heads, model.head_dim, dtype.itemsize)
     size = (config.parts or Parts()).bytes_per_token(shape) * config.block_size
-    num_blocks = _num_blocks(config, model, shape, device, step_bytes)
+    num_blocks = _settled_num_blocks(config, shape)
+    if num_blocks is None:
+        free = _free_bytes(config, device, step_bytes)
+        fitting = (config.parts or Parts()).num_blocks_that_fit(free, shape, config.block_size)
+        num_blocks = min(fitting, _most_useful_blocks(config, model))
     _check_room(config, device, size, num_blocks)
-    max_model_len = _max_model_len(config, model.max_position_embeddings, num_blocks)
-    if not config.enable_chunked_prefill and config.max_num_batched_tokens < max_model_len:
-        raise ConfigError(
-            f"without chunked prefill a prompt of up to {max_model_len:,} tokens must fit into one step, but "
-            f"max_num_batched_tokens is {config.max_num_batched_tokens:,}: raise it, lower max_model_len, "
-            "or leave enable_chunked_prefill on"
-        )
     return MemoryPlan(
         num_blocks=num_blocks,
         block_size=config.block_size,
-        max_model_len=max_model_len,
+        max_model_len=_max_model_len(config, model, num_blocks),
         bytes_per_block=size,
         num_cpu_blocks=_num_cpu_blocks(config, num_blocks),
         device_name="GPU" if device.type == "cuda" else "CPU",
     )
+
+
+def check_before_loading(config: EngineConfig, model: ModelConfig, dtype: torch.dtype) -> None:
+    """Refuse, before there are weights, what `plan_memory` would refuse however much memory is free.
+
+    Args:
+        config, model, dtype: as there.
+
+    Raises:
+        ConfigError: as there.
+    """
+    shape = KVShape(model.num_layers, model.num_kv_heads, model.head_dim, dtype.itemsize)
+    num_blocks = _settled_num_blocks(config, shape)
+    if num_blocks is None:
+        if config.max_model_len in ("auto", -1):
+            return  # what fits is not known yet
+        num_blocks = _most_useful_blocks(config, model)
+    _max_model_len(config, model, num_blocks)
 
 
 def make_region_allocator(config: EngineConfig, num_blocks: int) -> RegionAllocator:
@@ -112,25 +127,28 @@ def make_region_allocator(config: EngineConfig, num_blocks: int) -> RegionAlloca
     return FirstFitAllocator(num_slots, parts.allocate_first_fit, parts.free_first_fit)
 
 
-def _num_blocks(
-    config: EngineConfig,
-    model: ModelConfig,
-    shape: KVShape,
-    device: torch.device,
-    step_bytes: Callable[[], int],
-) -> int:
+def _settled_num_blocks(config: EngineConfig, shape: KVShape) -> int | None:
+    """The pool, where the settings say how large it is."""
     if config.kv_layout == "none":
         return 0
-    if config.num_blocks is not None:
+    if config.num_blocks is not None or config.kv_cache_memory_bytes is None:
         return config.num_blocks
     num_blocks_that_fit = (config.parts or Parts()).num_blocks_that_fit
-    if config.kv_cache_memory_bytes is not None:
-        return num_blocks_that_fit(config.kv_cache_memory_bytes, shape, config.block_size)
-    fitting = num_blocks_that_fit(_free_bytes(config, device, step_bytes), shape, config.block_size)
-    return min(fitting, _most_useful_blocks(config, model))
+    return num_blocks_that_fit(config.kv_cache_memory_bytes, shape, config.block_size)
 
 
-def _max_model_len(config: EngineConfig, model_max: int, num_blocks: int) -> int:
+def _max_model_len(config: EngineConfig, model: ModelConfig, num_blocks: int) -> int:
+    longest = _longest_that_fits(config, model.max_position_embeddings, num_blocks)
+    if not config.enable_chunked_prefill and config.max_num_batched_tokens < longest:
+        raise ConfigError(
+            f"without chunked prefill a prompt of up to {longest:,} tokens must fit into one step, but "
+            f"max_num_batched_tokens is {config.max_num_batched_tokens:,}: raise it, lower max_model_len, "
+            "or leave enable_chunked_prefill on"
+        )
+    return longest
+
+
+def _longest_that_fits(config: EngineConfig, model_max: int, num_blocks: int) -> int:
     if config.kv_layout == "paged":
         return resolve_max_model_len(config.max_model_len, model_max, num_blocks, config.block_size)
     largest = model_max  # without a cache, the model alone is the limit
@@ -150,7 +168,7 @@ def _check_room(config: EngineConfig, device: torch.device, size: int, num_block
             raise _no_room(num_blocks, size, free)
     else:
         on_cpu += num_blocks
-    free = psutil.virtual_memory().available
+    free = usable_memory().free
     if on_cpu * size > free:
         raise _no_room(on_cpu, size, free)
 
@@ -174,7 +192,7 @@ def _free_bytes(config: EngineConfig, device: torch.device, step_bytes: Callable
         for_steps = step_bytes()
         free, total = torch.cuda.mem_get_info(device)  # last: memory that `step_bytes` keeps counts as used
         return max(0, int(total * config.gpu_memory_utilization) - (total - free) - for_steps)
-    return int(psutil.virtual_memory().available * CPU_MEMORY_SHARE)
+    return int(usable_memory().free * CPU_MEMORY_SHARE)
 
 
 def _most_useful_blocks(config: EngineConfig, model: ModelConfig) -> int:

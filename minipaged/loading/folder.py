@@ -37,11 +37,7 @@ def read_config(folder: Path) -> ModelConfig:
         ModelNotFoundError: the folder has no config.json.
         UnsupportedModelError: the configuration is unreadable, or its model is not supported.
     """
-    if not (folder / "config.json").is_file():
-        ggufs = sorted(path.name for path in folder.glob("*.gguf"))
-        hint = f" To load {ggufs[0]}, give its own path." if ggufs else ""
-        raise ModelNotFoundError(f"{folder} is not a model folder: it has no config.json.{hint}")
-    values = read_json(folder / "config.json")
+    values = read_config_values(folder)
     try:
         config = read_hf_config(values)
     except UnsupportedModelError as error:
@@ -54,6 +50,20 @@ def read_config(folder: Path) -> ModelConfig:
         return with_generation_config(config, values)
     except UnsupportedModelError as error:
         raise UnsupportedModelError(f"{generation}: {error}") from error
+
+
+def read_config_values(folder: Path) -> Mapping[str, object]:
+    """The fields of a folder's config.json.
+
+    Raises:
+        ModelNotFoundError: the folder has no config.json.
+        UnsupportedModelError: the file is not a JSON object.
+    """
+    if not (folder / "config.json").is_file():
+        ggufs = sorted(path.name for path in folder.glob("*.gguf"))
+        hint = f" To load {ggufs[0]}, give its own path." if ggufs else ""
+        raise ModelNotFoundError(f"{folder} is not a model folder: it has no config.json.{hint}")
+    return read_json(folder / "config.json")
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | None:

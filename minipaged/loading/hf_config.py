@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast, get_args
 
+from minipaged.loading.attention_sizes import other_cache, read_attention_sizes
 from minipaged.loading.json_fields import Fields
 from minipaged.model.config import Architecture, ModelConfig, RopeConfig, token_ids, unsupported
 
@@ -58,21 +59,20 @@ def read_hf_config(values: Mapping[str, object]) -> ModelConfig:
             missing or of the wrong type.
     """
     architecture = _architecture(Fields(values))
-    fields = Fields(values, _DEFAULTS[architecture])
+    fields = with_defaults(values)
     _refuse_features(fields)
-    num_heads, hidden_size = fields.whole("num_attention_heads"), fields.whole("hidden_size")
-    num_kv_heads, head_dim = fields.optional_whole("num_key_value_heads"), fields.optional_whole("head_dim")
+    sizes = read_attention_sizes(fields)
     attention_bias = fields.flag("attention_bias")
     return ModelConfig(
         architecture=architecture,
-        hidden_size=hidden_size,
+        hidden_size=sizes.hidden_size,
         intermediate_size=fields.whole("intermediate_size"),
-        num_layers=fields.whole("num_hidden_layers"),
-        num_heads=num_heads,
-        num_kv_heads=num_heads if num_kv_heads is None else num_kv_heads,
-        head_dim=hidden_size // max(1, num_heads) if head_dim is None else head_dim,
+        num_layers=sizes.num_layers,
+        num_heads=sizes.num_heads,
+        num_kv_heads=sizes.num_kv_heads,
+        head_dim=sizes.head_dim,
         vocab_size=fields.whole("vocab_size"),
-        max_position_embeddings=fields.whole("max_position_embeddings"),
+        max_position_embeddings=sizes.max_position_embeddings,
         rms_norm_eps=fields.number("rms_norm_eps"),
         rope=_rope(fields),
         tie_word_embeddings=fields.flag("tie_word_embeddings"),
@@ -83,6 +83,13 @@ def read_hf_config(values: Mapping[str, object]) -> ModelConfig:
         bos_token_id=fields.optional_whole("bos_token_id"),
         eos_token_ids=token_ids(fields.get("eos_token_id")),
     )
+
+
+def with_defaults(values: Mapping[str, object]) -> Fields:
+    """The fields of a `config.json`, and those that its architecture lets it leave out."""
+    architecture = values.get("model_type")
+    known = architecture in get_args(Architecture)
+    return Fields(values, _DEFAULTS[cast(Architecture, architecture)] if known else None)
 
 
 def _architecture(fields: Fields) -> Architecture:
@@ -108,30 +115,8 @@ def _refuse_features(fields: Fields) -> None:
         raise unsupported(f"the activation {activation!r}")
     if fields.flag("mlp_bias"):
         raise unsupported("a bias in the MLP (mlp_bias)")
-    _refuse_windows(fields)
-
-
-def _refuse_windows(fields: Fields) -> None:
-    window, longest = fields.optional_whole("sliding_window"), fields.whole("max_position_embeddings")
-    # Qwen's files give a window, and other fields say whether it is used and from which layer on. For other
-    # models these fields mean nothing.
-    qwen = str(fields.get("model_type")).startswith("qwen")
-    if qwen and fields.get("use_sliding_window") is not None and not fields.flag("use_sliding_window"):
-        window = None
-    layer_types = fields.texts("layer_types")
-    if layer_types:
-        others = sorted(set(layer_types) - {"full_attention", "sliding_attention"})
-        if others:
-            raise unsupported(f"layers of type {', '.join(others)}")
-        windowed = "sliding_attention" in layer_types
-    else:
-        first = (fields.optional_whole("max_window_layers") or 0) if qwen else 0
-        windowed = window is not None and first < fields.whole("num_hidden_layers")
-    # A window that is at least as long as the longest sequence has no effect.
-    if windowed and (window is None or window < longest):
-        raise unsupported(
-            f"sliding-window attention (sliding_window={window}, max_position_embeddings={longest})"
-        )
+    if (other := other_cache(fields)) is not None:
+        raise unsupported(other)
 
 
 def _rope(fields: Fields) -> RopeConfig:

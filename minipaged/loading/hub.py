@@ -63,6 +63,7 @@ def download(hub_id: str, *, weights: bool = True) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
+        _wait_for_an_answer()
         folder = snapshot_download(hub_id, allow_patterns=_patterns(weights), etag_timeout=_SECONDS_TO_ANSWER)
     # The client raises its own errors and those of its HTTP library, depending on its version.
     except Exception as error:
@@ -71,6 +72,15 @@ def download(hub_id: str, *, weights: bool = True) -> Path:
             f"{hub_id!r} could not be fetched from the Hugging Face hub ({type(error).__name__}: {reason})."
         ) from error
     return Path(folder)
+
+
+def _wait_for_an_answer() -> None:
+    """One request with a limit: of those that the client makes itself, some wait for ever."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    if not constants.HF_HUB_OFFLINE:  # else it says so itself
+        get_session().head(constants.ENDPOINT, timeout=_SECONDS_TO_ANSWER)
 
 
 def _patterns(weights: bool) -> list[str]:

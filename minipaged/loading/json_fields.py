@@ -48,6 +48,10 @@ class Fields:
         """The value, unchecked, or `None`."""
         return self._values.get(name, self._defaults.get(name))
 
+    def names(self) -> list[str]:
+        """Of the fields that are there and not `null`, in the file's order."""
+        return [name for name, value in self._values.items() if value is not None]
+
     def optional_whole(self, name: str) -> int | None:
         value = self.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, NamedTuple
 
 import torch
 
 from minipaged.loading import folder
-from minipaged.loading.locations import locate_or_fetch
+from minipaged.loading.locations import Location, locate, locate_or_fetch
 from minipaged.loading.random_weights import fill_random
 from minipaged.loading.safetensors_source import SafetensorsSource
 from minipaged.loading.tensor_source import TensorSource, fill_views, refuse_other_sizes
 from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
 from minipaged.model.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,7 @@ def load_model(
     load_format: Literal["auto", "dummy"] = "auto",
     seed: int = 0,
     progress: bool = False,
+    check: Callable[[ModelConfig], None] = lambda config: None,
 ) -> LoadedModel:
     """Find a model, fetch it if necessary, and load it.
 
@@ -57,6 +56,7 @@ def load_model(
         load_format: `"dummy"` reads no weights, and fills the real shape with random numbers.
         seed: seed of the random numbers.
         progress: show progress bars.
+        check: is shown the configuration before weights are fetched or read, and may raise.
 
     Raises:
         ModelNotFoundError: there is no such model, or it cannot be fetched.
@@ -64,27 +64,34 @@ def load_model(
         WeightsError: the weights do not fit the configuration, or cannot be read.
     """
     dummy = load_format == "dummy"
-    location = locate_or_fetch(name, weights=not dummy, progress=progress)
-    read = _read_gguf if location.kind == "gguf" else _read_folder
-    decoder, tokenizer = read(location.path, dtype, device, dummy, progress)
+    location = locate(name, weights=not dummy)
+    if location is None:
+        check(_open(locate_or_fetch(name, weights=False, progress=progress)).config)
+        location = locate_or_fetch(name, weights=not dummy, progress=progress)
+    files = _open(location)
+    check(files.config)
+    tokenizer = files.read_tokenizer()
+    # Opened before the decoder takes its memory, so that a folder without weights fails at once.
+    source = None if dummy else files.open_source()
+    decoder = _filled(files.config, source, dtype, device, progress)
     if dummy:
         fill_random(decoder.weight_views(), seed)
     return LoadedModel(name, decoder.config, decoder, tokenizer)
 
 
-def _read_folder(
-    path: Path, dtype: torch.dtype, device: torch.device, dummy: bool, progress: bool
-) -> tuple[Decoder, Tokenizer | None]:
-    config = folder.read_config(path)
-    tokenizer = folder.read_tokenizer(path)
-    # Opened before the decoder takes its memory, so that a folder without weights fails at once.
-    source = None if dummy else SafetensorsSource(path)
-    return _filled(config, source, dtype, device, progress), tokenizer
+class _Files(NamedTuple):
+    """A model's files, of which the configuration has been read."""
+
+    config: ModelConfig
+    read_tokenizer: Callable[[], Tokenizer | None]
+    open_source: Callable[[], TensorSource]
 
 
-def _read_gguf(
-    path: Path, dtype: torch.dtype, device: torch.device, dummy: bool, progress: bool
-) -> tuple[Decoder, Tokenizer | None]:
+def _open(location: Location) -> _Files:
+    path = location.path
+    if location.kind == "folder":
+        config = folder.read_config(path)
+        return _Files(config, lambda: folder.read_tokenizer(path), lambda: SafetensorsSource(path))
     # Imported here, so that a model of another kind does not wait for the gguf package.
     from minipaged.loading.gguf_config import read_config
     from minipaged.loading.gguf_file import GgufFile
@@ -93,9 +100,7 @@ def _read_gguf(
 
     file = GgufFile(path)
     config = read_config(file)
-    tokenizer = read_tokenizer(file)
-    source = None if dummy else GgufSource(file, config)
-    return _filled(config, source, dtype, device, progress), tokenizer
+    return _Files(config, lambda: read_tokenizer(file), lambda: GgufSource(file, config))
 
 
 def _filled(

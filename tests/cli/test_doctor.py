@@ -10,13 +10,17 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
 from minipaged.cli import health
 from minipaged.cli.health import Finding, Package, State
 from minipaged.cli.main import main
+from minipaged.engine import machine
+from minipaged.engine.control_group import GroupLimits
 from minipaged.loading.locations import TINY_FOLDER
+from tests.torch_threads import torchs_own_threads
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,7 +85,27 @@ def test_devices_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (cuda.subject, cuda.state) == ("cuda", "absent")
     assert (mps.subject, mps.state) == ("mps", "absent")
     assert cpu.state == "good"
-    assert re.fullmatch(r"\d+ cores, torch uses \d+ threads?, [\d.,]+ \wiB of [\d.,]+ \wiB free", cpu.detail)
+    sizes = r"[\d.,]+ \wiB of [\d.,]+ \wiB free"
+    assert re.match(rf"\d+ cores, up to \d+ threads?, {sizes}", cpu.detail)
+
+
+def test_what_a_container_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = psutil.virtual_memory()._replace(total=64 * 2**30, available=60 * 2**30)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)), raising=False)
+    limits = GroupLimits(2 * 2**30, 2**30, 1.5)
+    monkeypatch.setattr(machine, "group_limits", lambda: limits)
+    with torchs_own_threads(16):
+        *_, cpu = health.devices()
+    assert cpu.detail == (
+        "2 cores, up to 2 threads, 1 GiB of 2 GiB free; the machine has 16 cores and 64 GiB, of which this "
+        "process may use no more"
+    )
+    monkeypatch.setattr(machine, "group_limits", GroupLimits)
+    with torchs_own_threads(16):
+        *_, cpu = health.devices()
+    assert cpu.detail == "16 cores, up to 16 threads, 60 GiB of 64 GiB free"
 
 
 def test_devices_with_two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,39 @@ def test_context_lengths() -> None:
     assert context_lengths(100) == [100]
 
 
+@pytest.mark.parametrize("in_terminal", [False, True])
+@pytest.mark.parametrize("width", [16, 20, 40, 50, 59, 60, 61, 80, 200])
+def test_numbers_are_whole_at_every_width(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int, in_terminal: bool
+) -> None:
+    arguments = ["Llama-3.1-70B", "--memory", "400GB", "--length", "512", "131072", "200000"]
+
+    def numbers() -> list[str]:
+        assert kv(*arguments) == 0
+        return re.findall(r"\d[\d.,]*\d|\d", capsys.readouterr().out)
+
+    monkeypatch.setenv("COLUMNS", "1000")
+    everything = numbers()
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    if in_terminal:
+        monkeypatch.setenv("TTY_COMPATIBLE", "1")
+        monkeypatch.setenv("TERM", "dumb")  # no codes for bold in between
+    assert numbers() == everything
+
+
+def test_lines_fit_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    assert kv("OPT-13B", "--memory", "80GB") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    words = [" ".join(line.split()) for line in lines]
+    assert "2,048 tokens: 128 blocks, 1,677,721,600" in words
+
+
 def test_a_folder_with_only_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "my [model]"
     config = Qwen2Config(
@@ -141,7 +174,7 @@ def test_a_folder_with_only_a_config(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["OPT-13B", "--gpu-memory-utilization", "nan"], r"'nan' is not a number above 0 and at most 1"),
         (["OPT-13B", "--gpu-memory-utilization", "half"], r"'half' is not a number above 0 and at most 1"),
         ([], r"the following arguments are required: MODEL"),
-        (["./no/such/folder"], r"\./no/such/folder is neither a folder with a config.json nor a .gguf file"),
+        (["./no/such/folder"], r"There is no file or folder \./no/such/folder"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

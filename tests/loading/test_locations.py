@@ -7,6 +7,7 @@ import subprocess
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
@@ -42,6 +43,7 @@ def no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             raise ConnectionError("no route to the hub")
         return download(repo_id, local_files_only=True, cache_dir=tmp_path / "hub", **others)  # pyright: ignore
 
+    monkeypatch.setattr(hub, "_wait_for_an_answer", lambda: None)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     monkeypatch.setattr(subprocess, "run", FakePip(None).run)
 
@@ -159,6 +161,25 @@ def test_what_is_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert {"config.json", "tokenizer*", "model*.safetensors"} <= set(with_weights)
     assert set(with_weights) - set(without) == {"model*.safetensors"}
     assert not any(pattern.endswith((".bin", ".py", "*")) for pattern in with_weights if "." in pattern)
+
+
+def test_a_hub_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[object] = []
+
+    def asked(*_: object, timeout: object, **__: object) -> None:
+        limits.append(timeout)
+        raise TimeoutError("timed out")
+
+    def nothing_else(*_: object, **__: object) -> str:
+        raise AssertionError("a request without a limit")
+
+    monkeypatch.undo()  # of what keeps all other tests from asking
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: SimpleNamespace(head=asked))
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", nothing_else)
+    with pytest.raises(ModelNotFoundError, match="TimeoutError: timed out"):
+        hub.download("some/model")
+    assert limits == [5.0]
 
 
 def test_smollm2_from_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

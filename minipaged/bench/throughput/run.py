@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import psutil
 import torch
 
 from minipaged.bench.throughput.bounds import MachineRates, Matrices, most_tokens_per_second
 from minipaged.bench.throughput.child import Message
-from minipaged.bench.throughput.contestants import Contestant, ModelFormat, available_cpus
+from minipaged.bench.throughput.contestants import Contestant, ModelFormat
 from minipaged.bench.throughput.export import write_gguf, write_hf_folder
 from minipaged.bench.throughput.machine_rates import RatesRequest, measure_in_process
 from minipaged.bench.throughput.match import Match, Rules, Tell, warm_up
 from minipaged.bench.throughput.results import Details, ThroughputResult
 from minipaged.bench.throughput.workloads import WorkloadName, longest_request, make_workload
+from minipaged.engine.machine import usable_cpus, usable_memory
 from minipaged.kv.size import KVShape, blocks_needed
 from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.sim.workload import Workload
@@ -117,8 +117,8 @@ def describe_machine() -> Details:
         model = names[0] if names else model
     return {
         "processor": model,
-        "cpus": len(available_cpus()),
-        "memory_mib": psutil.virtual_memory().total // 2**20,
+        "cpus": usable_cpus(),
+        "memory_mib": usable_memory().total // 2**20,
         "system": platform.platform(),
     }
 

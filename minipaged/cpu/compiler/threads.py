@@ -72,7 +72,7 @@ def barrier_address(num_threads: int) -> int:
 
 @cache
 def _barrier() -> int:
-    function = _openmp("GOMP_barrier")
+    function = function_of_torch("GOMP_barrier")
     address = None if function is None else ctypes.cast(function, ctypes.c_void_p).value
     return address or 0
 
@@ -80,8 +80,8 @@ def _barrier() -> int:
 @cache
 def torchs_threads() -> RunParallel | None:
     """OpenMP's `GOMP_parallel`, of the library that PyTorch is linked with; `None` if it has none."""
-    function = _openmp("GOMP_parallel")
-    if function is None or _openmp("GOMP_barrier") is None:
+    function = function_of_torch("GOMP_parallel")
+    if function is None or function_of_torch("GOMP_barrier") is None:
         return None
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
     function.restype = None
@@ -89,8 +89,9 @@ def torchs_threads() -> RunParallel | None:
 
 
 @cache
-def _openmp(name: str) -> ctypes._NamedFuncPointer | None:
-    """A function of the OpenMP library that PyTorch is linked with."""
+def function_of_torch(name: str) -> ctypes._NamedFuncPointer | None:
+    """A C function of PyTorch's library, or of the OpenMP library that it is linked with; `None` if there is
+    no such function."""
     for file in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         try:
             library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / file))

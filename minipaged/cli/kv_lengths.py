@@ -1,0 +1,84 @@
+"""What requests of several lengths take: as a table, or in words where the terminal is too narrow for one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from minipaged.kv.size import KVShape, blocks_needed, bytes_per_block
+from minipaged.view.byte_amounts import format_binary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class LengthRow:
+    """One length.
+
+    Attributes:
+        num_tokens: the length.
+        num_blocks: that a request of this length takes.
+        num_bytes: of these blocks.
+        num_fitting: requests of this length that fit; `None` if there is no amount of memory.
+        marked: whether the model was not trained for this length.
+    """
+
+    num_tokens: int
+    num_blocks: int
+    num_bytes: int
+    num_fitting: int | None
+    marked: bool
+
+    @classmethod
+    def of(
+        cls, shape: KVShape, block_size: int, length: int, pool_blocks: int | None, longest_trained: int
+    ) -> LengthRow:
+        """The row of a length in tokens, with a pool of so many blocks, the null block included."""
+        num_blocks = blocks_needed(length, block_size)
+        return cls(
+            num_tokens=length,
+            num_blocks=num_blocks,
+            num_bytes=num_blocks * bytes_per_block(shape, block_size),
+            num_fitting=None if pool_blocks is None else max(0, pool_blocks - 1) // num_blocks,
+            marked=length > longest_trained,
+        )
+
+    def in_words(self) -> str:
+        """All of it in one line."""
+        fitting = "" if self.num_fitting is None else f", {self.num_fitting:,} requests fit"
+        return (
+            f"{self.num_tokens:,} tokens{self._mark}: {self.num_blocks:,} blocks, {self.num_bytes:,} bytes "
+            f"({format_binary(self.num_bytes)}){fitting}"
+        )
+
+    def cells(self) -> list[str]:
+        """The same for the columns of the table."""
+        counts = [f"{self.num_tokens:,}{self._mark}", f"{self.num_blocks:,}", f"{self.num_bytes:,}"]
+        fitting = [] if self.num_fitting is None else [f"{self.num_fitting:,}"]
+        return [*counts, format_binary(self.num_bytes), *fitting]
+
+    @property
+    def _mark(self) -> str:
+        return " *" if self.marked else ""
+
+
+def length_table(rows: Sequence[LengthRow]) -> Table:
+    """A line for each length; at least one."""
+    from rich.table import Table
+
+    titles = ("tokens", "blocks", "bytes per\nrequest", "", "requests\nthat fit")
+    table = Table()
+    for title, _ in zip(titles, rows[0].cells(), strict=False):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row.cells())
+    return table
+
+
+def natural_width(console: Console, table: Table) -> int:
+    """Columns that a table takes if nothing in it is wrapped or cut."""
+    return console.measure(table, options=console.options.update(max_width=sys.maxsize)).maximum
