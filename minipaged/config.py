@@ -97,7 +97,8 @@ class EngineConfig:
             test, not to be fast.
         compiled_layers: whether a model on a CPU runs in compiled code (`minipaged/cpu/`), or in PyTorch, as
             it is read in `minipaged/model/`. `None`: compiled with the attention backend `cpu`, if the
-            compiled code computes this model; in PyTorch with `reference`, and so at the stages 1 to 4.
+            compiled code computes this model and is fast on this processor; in PyTorch with `reference`,
+            and so at the stages 1 to 4.
         enforce_eager: on a CUDA device with the backend `triton`, decode steps replay CUDA graphs, which
             are captured when the engine is made; on a CPU with compiled layers and the backend `cpu`, the
             calls of a decode step are recorded once. `True` turns both off. See

@@ -13,6 +13,8 @@ Each chapter adds one thing:
 | 7     | preemption: admit what fits now          | paged      | continuous |
 | 8     | prefix caching                           | paged      | continuous |
 
+With the reference attention of the stages 1 to 4 the model runs in PyTorch, as it is read in `model/`.
+
 Every stage gives the same greedy tokens. A prompt longer than the budget of one step is computed in
 chunks at every stage; from stage 6 on its chunks run beside requests that came earlier.
 """

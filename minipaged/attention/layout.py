@@ -1,7 +1,7 @@
 """AttentionLayout: how one step's keys and values are kept, and what its queries read.
 
-There is one for each `kv_layout`, and only here do they differ for the model: `paged.PagedLayout`,
-`contiguous.ContiguousLayout` and `uncached.UncachedLayout`.
+There is one for each `kv_layout`, and only here do they differ for the model: `PagedLayout`, and
+`ContiguousLayout` and `UncachedLayout` in `baseline/`.
 """
 
 from __future__ import annotations

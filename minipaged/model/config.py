@@ -2,7 +2,7 @@
 
 Hugging Face configurations of different architectures name the same thing differently, leave
 things out, and allow much that the decoder does not compute. `ModelConfig` holds what the decoder
-needs and nothing else. Whatever it cannot express is refused here, by name, before any weight is
+needs and nothing else. What it cannot express is refused here, by name, before any weight is
 read: a model that runs with a feature silently missing would give plausible nonsense.
 """
 
