@@ -73,7 +73,8 @@ class EngineConfig:
             and meant for learning and tests.
         compiled_layers: whether a model on a CPU runs in compiled code (`minipaged/cpu/`), or in the PyTorch
             of `minipaged/model/`. `None`: compiled with the attention backend `cpu`, if the compiled code
-            computes this model; PyTorch with `reference`, and so at stages 1 to 4.
+            computes this model and is fast on this processor; PyTorch with `reference`, and so at stages 1
+            to 4.
         enforce_eager: `True` turns off recorded decode steps. These are CUDA graphs on a CUDA device with
             the backend `triton`, captured when the engine is created. On a CPU with compiled layers and the
             backend `cpu`, they are a list of calls that is recorded once. See

@@ -13,6 +13,8 @@ Each chapter adds one thing:
 | 7     | preemption: admit what fits now          | paged      | continuous |
 | 8     | prefix caching                           | paged      | continuous |
 
+Stages 1 to 4 use the reference attention, and with it the plain PyTorch layers of `minipaged/model/`.
+
 Every stage gives the same greedy tokens. At every stage, a prompt longer than the token budget of a step is
 computed in chunks. From stage 6 on, its chunks share steps with requests that are already running.
 """

@@ -56,7 +56,7 @@ def select_cache_functions(backend: AttentionBackend, device: torch.device) -> C
     """
     backend = resolve_backend(backend, device)
     if backend == "cpu":
-        from minipaged.cpu.attention.cache import cpu_write_kv
+        from minipaged.cpu.attention.cache_writes import cpu_write_kv
 
         return CacheFunctions(cpu_write_kv, cache.copy_blocks)
     if backend == "triton":

@@ -23,7 +23,7 @@ from minipaged.model.leaves import Embedding, Linear, RMSNorm
 
 
 class CompiledDecoder(Decoder):
-    """A `Decoder` with other parts: what it does with them, it inherits.
+    """A `Decoder` with compiled parts. What it does with them it inherits: `forward`, `enter` and `logits`.
 
     Args:
         plain: whose weights it computes with, if `recognise.why_not_compiled` finds no reason. Matrices are

@@ -1,7 +1,7 @@
 """Whether a decoder is one that the compiled loops compute: what it *is*, not only its sizes.
 
-The loops are one computation, fixed. A decoder can be another: because its parts were exchanged, or because
-the code in `model/` was edited. Then it has to run as it is.
+The loops do one fixed computation. A decoder may do another, because its parts were exchanged, or because the
+code in `model/` was edited. Such a decoder has to run as it is, in PyTorch.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from minipaged.model.config import ModelConfig, RopeConfig
 from minipaged.model.decoder import Decoder
 
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
-"""The dtypes of the loops; and how far their results may be from PyTorch's, as a share of these. Sums in
-another order, rounded, are up to a tenth of that apart."""
+"""The dtypes of the loops, and how far their results may be from PyTorch's: the norm of the difference, as a
+share of the result's. Sums in another order differ by less than a tenth of that."""
 
 
 @torch.inference_mode()
@@ -41,11 +41,11 @@ def _other_sizes(decoder: Decoder) -> str | None:
         name = str(decoder.dtype).removeprefix("torch.")
         return f"its weights are in {name}, not in float32 or bfloat16"
     config = decoder.config
+    num_heads = config.num_heads + 2 * config.num_kv_heads
     outputs = {
         "hidden_size": config.hidden_size,
         "intermediate_size": config.intermediate_size,
-        "the size of queries, keys and values": (config.num_heads + 2 * config.num_kv_heads)
-        * config.head_dim,
+        "the size of queries, keys and values": num_heads * config.head_dim,
     }
     for name, size in outputs.items():
         if size % PANEL:
@@ -54,12 +54,12 @@ def _other_sizes(decoder: Decoder) -> str | None:
 
 
 def _other_parts(decoder: Decoder) -> str | None:
-    """What this decoder has that one made of its configuration has not, or the other way round: another class
-    of a part, another parameter, another attribute (a method of its own is one)."""
+    """Where this decoder is not what its configuration makes: a part of another class, another parameter, or
+    another attribute, as a method of its own is one."""
     outline = Decoder(decoder.config, decoder.dtype, torch.device("meta"))
     theirs, ours = dict(decoder.named_modules()), dict(outline.named_modules())
     if theirs.keys() != ours.keys():
-        return f"its parts are others: {', '.join(sorted(theirs.keys() ^ ours.keys()))}"
+        return f"it has other parts: {', '.join(sorted(theirs.keys() ^ ours.keys()))}"
     for name, part in ours.items():
         found, label = theirs[name], name or "it"
         if type(found) is not type(part):
@@ -96,7 +96,7 @@ def _changed(found: Mapping[str, object], expected: Mapping[str, object]) -> lis
 
 
 def _other_results(config: ModelConfig, dtype: torch.dtype) -> str | None:
-    """The code itself: a small model of this kind, computed by what `model/` says now, and by the loops."""
+    """Whether the code in `model/` computes what the loops do: both compute a small model of this kind."""
     small = replace(
         config,
         hidden_size=PANEL,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from minipaged.attention.paged_layout import PagedLayout
 from minipaged.cpu.attention.attention import call_attention, can_attend, check_attended
-from minipaged.cpu.attention.cache import call_write_kv, check_written
+from minipaged.cpu.attention.cache_writes import call_write_kv, check_written
 from minipaged.cpu.attention.query_groups import QueryGroups, group_decodes
 from minipaged.cpu.compiler.calls import Call, CallSequence
 from minipaged.cpu.decoder import CompiledDecoder

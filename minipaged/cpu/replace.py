@@ -1,10 +1,11 @@
 """What an engine on a CPU computes with: a decoder in compiled code in the place of the plain one.
 
-The plain decoder is not changed, since engines share a loaded model, and some of them want to run what is
-read in `model/`. So the compiled one is another object. It has copies of the matrices in panels. They are
-made once for each plain decoder and live as long as it does. An engine that has loaded its model itself has
-no use for the
-rows: then they give way to the panels, and no weight is in memory twice.
+The plain decoder is not changed: engines share a loaded model, and some of them run what is read in `model/`.
+So the compiled one is another object. It has copies of the matrices in panels, and shares the other weights.
+It is made once for each plain decoder, and lives as long as that does.
+
+An engine that has loaded its model itself has no use for rows. Then each matrix in panels takes the place of
+its rows, and no weight is in memory twice.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from minipaged.model.leaves import Linear
 logger = logging.getLogger(__name__)
 
 _made: WeakKeyDictionary[Decoder, dict[str, Decoder]] = WeakKeyDictionary()
-"""For each decoder, what was made of it."""
+"""For each decoder, those that were made of it."""
 
 
 def plain_decoder(decoder: Decoder) -> Decoder:
@@ -43,13 +44,12 @@ def plain_decoder(decoder: Decoder) -> Decoder:
 
 
 def compiled_decoder(decoder: Decoder, *, required: bool, takes_over: bool) -> Decoder:
-    """What computes a decoder in compiled code; the plain decoder, with a warning, if the loops do not
-    compute it.
+    """A decoder in compiled code. If the loops do not compute it, the plain one, with a warning.
 
     Args:
         decoder: on the CPU; plain, or compiled for another engine.
         required: compile, also where a trial would find that PyTorch multiplies faster.
-        takes_over: the decoder is not used any more: its weights may be put in another order.
+        takes_over: only the result will be used, so the decoder's rows may go.
 
     Raises:
         ConfigError: it is required, and the loops do not compute it.
@@ -71,8 +71,9 @@ def compiled_decoder(decoder: Decoder, *, required: bool, takes_over: bool) -> D
 
 
 def _compile(decoder: Decoder, *, required: bool, takes_over: bool) -> Decoder:
-    """A short trial multiplies some of the matrices, with as many threads as torch has now. A small model is
-    compiled without one, which would take longer than all that the model may ever lose by it."""
+    """In compiled code if that is faster, else with the products that are. A short trial multiplies some of
+    the matrices, with as many threads as torch has now. For a small model a trial would cost more than it can
+    win."""
     weights = [module.weight for module in decoder.modules() if isinstance(module, Linear)]
     small = sum(weight.nbytes for weight in weights) < TRIAL_BYTES
     product = ProductChoice() if small else choose_product(weights)
@@ -98,7 +99,8 @@ def _with_linears(decoder: Decoder, replacement: Callable[[Linear], nn.Module]) 
 
 
 def _once(decoder: Decoder, what: str, make: Callable[[], Decoder]) -> Decoder:
-    """What was made of a decoder before, or is made now. It must not refer to the decoder."""
+    """The decoder of this name that was made of another before, or is made now. It must not refer to that
+    one: it would never end."""
     made = _made.setdefault(decoder, {})
     if what not in made:
         made[what] = make()

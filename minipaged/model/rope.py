@@ -25,7 +25,7 @@ def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
         [head_dim / 2] float32 on the CPU, in radians per position: from 1 down to about 1 / theta,
         then scaled as `rope.scaling` says.
     """
-    # On the CPU, whatever PyTorch's default device is.
+    # PyTorch's default device may be another.
     exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device="cpu") / head_dim  # [D / 2]
     base = 1.0 / rope.theta**exponents  # [D / 2]
     if rope.scaling == "linear":
@@ -60,7 +60,7 @@ class RotaryEmbedding(nn.Module):
 
     def __init__(self, rope: RopeConfig, head_dim: int, device: torch.device) -> None:
         super().__init__()
-        # A buffer moves with the module; float32 whatever the weights are, since position 100,000
+        # A buffer moves with the module; in float32 for weights of any dtype, since position 100,000
         # times a frequency has no fractional bits left in bfloat16.
         self.register_buffer("frequencies", frequencies(rope, head_dim).to(device), persistent=False)
 

@@ -1,4 +1,4 @@
-"""The loops compute one kind of decoder. All others are told apart, however they came to be others."""
+"""The loops compute one kind of decoder. All others are told apart: exchanged parts, and edited code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Arithmetic of compiled loops, below matrices: what a float32 and a bfloat16 are, vectors in LLVM's terms, e
-to a number, and dot products.
+"""The arithmetic that attention and matrix products are made of.
 
-Attention and matrix products are made of it.
+`numbers` says what a float32 and a bfloat16 are, `vectors` what can be done with 16 of them at once, `dots`
+takes dot products, and `exponential` e to a number.
 """

@@ -1,5 +1,6 @@
 """Paged attention in compiled loops, and the writing of keys and values to the cache.
 
-`attention` is the backend and `cache` its `write_kv`. `query_groups` finds the tokens that read the same
-blocks, `work` divides the groups among threads, `loops` computes one of them, and `softmax_row` its weights.
+`attention` is the backend and `cache_writes` its `write_kv`. `query_groups` finds the tokens that read the
+same blocks, `threaded_attention` divides the groups among threads, `loops` computes one of them, and
+`softmax_row` its weights.
 """

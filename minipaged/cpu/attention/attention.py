@@ -13,7 +13,7 @@ from torch import Tensor
 from minipaged.attention.metadata import AttentionMetadata
 from minipaged.attention.reference import reference_attention
 from minipaged.cpu.attention.query_groups import QueryGroups, group_queries
-from minipaged.cpu.attention.work import AttentionArguments, attend_bfloat16, attend_float32
+from minipaged.cpu.attention.threaded_attention import AttentionArguments, attend_bfloat16, attend_float32
 from minipaged.cpu.compiler.calls import Call
 from minipaged.cpu.compiler.threads import threads_for
 from minipaged.cpu.products.tile import PANEL

@@ -5,8 +5,8 @@ sequence chunk by chunk, with a running maximum and a running sum instead of a r
 Gimelshein, arXiv 1805.02867; the order of FlashAttention, arXiv 2205.14135). Decodes, prompts and chunks of
 prompts are the same work.
 
-Chunks begin at multiples of `CHUNK`, so a token's result is the same to the last bit whatever other tokens
-are in its group.
+Chunks begin at multiples of `CHUNK`, so a token's result does not depend on the other tokens of its group,
+not even in its last bit.
 
 Importing this module imports numba.
 """

@@ -21,7 +21,7 @@ from pathlib import Path
 from numba.core import config
 
 PACKAGE = Path(__file__).parents[2]
-ROOM = "cpu"
+SOURCES = "cpu"
 """The folder with all compiled functions."""
 
 COMPILED = re.compile(r"^(from|import) (numba|llvmlite|minipaged\.cpu\.compiler\.compiled)\b", re.MULTILINE)
@@ -94,7 +94,7 @@ def sources_hash() -> str:
     """Of the contents of every file that is compiled, all but this one: it imports numba, and nothing
     else."""
     digest = hashlib.sha256()
-    for path in sorted((PACKAGE / ROOM).rglob("*.py")):
+    for path in sorted((PACKAGE / SOURCES).rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if COMPILED.search(text) and path != Path(__file__):
             name = path.relative_to(PACKAGE).as_posix()

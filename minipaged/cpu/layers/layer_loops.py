@@ -16,7 +16,7 @@ import numpy as np
 from minipaged.cpu.compiler.compiled import compiled, shared_work
 from minipaged.cpu.compiler.instructions import address_in, as_array, call, pointer_like, pointer_to
 from minipaged.cpu.layers.norm_and_rotation import share_conversion, share_norm, share_rotation
-from minipaged.cpu.products.shared_products import share_gated_product, share_product
+from minipaged.cpu.products.threaded_products import share_gated_product, share_product
 from minipaged.cpu.products.tile import PANEL
 
 

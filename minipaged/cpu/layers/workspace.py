@@ -24,7 +24,7 @@ class LayerWorkspace:
 
     def __init__(self, config: ModelConfig, num_tokens: int) -> None:
         width = max(config.hidden_size, config.num_heads * config.head_dim)
-        # On the CPU in float32, whatever PyTorch's defaults are.
+        # PyTorch's defaults may be another device and another dtype.
         self._x, self._gated = (
             torch.empty(num_tokens, size, dtype=torch.float32, device="cpu")  # [T, size]
             for size in (width, config.intermediate_size)

@@ -1,6 +1,6 @@
 """Matrix products with weights in panels, the order in which the innermost loop reads them.
 
-From outside to inside: `panel_linear` (what replaces a `Linear`), `panel_linear_loops` and `shared_products`
-(who does which part), `panels` (many rows over one panel or two), `tile` (the sums in registers) and
-`tile_rows`. `choice` measures whether panels pay on this processor.
+`panel_linear` replaces a `Linear`, and `choice` measures whether that pays on this processor. Inside,
+`panel_linear_loops` and `threaded_products` divide a product among threads, `panels` multiplies many rows by
+a panel or two, `tile` keeps the sums in registers, and `tile_rows` writes them to their place.
 """

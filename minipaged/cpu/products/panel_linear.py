@@ -4,7 +4,7 @@ A matrix `[out, in]` is kept as `[out / 32, in, 32]`: for each input the weights
 side, so a processor multiplies them all by that input at once, and reads the whole panel in one stream. One
 panel goes over many rows of x before the next is read: a step of decodes reads each weight from memory once.
 
-A row of the result is the same to the last bit whatever other rows are computed with it.
+A row of the result does not depend on the other rows that are computed with it, not even in its last bit.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 
 from minipaged.cpu.compiler.compiled import compiled, shared_work
 from minipaged.cpu.compiler.instructions import as_array, pointer_like, pointer_to
-from minipaged.cpu.products.shared_products import share_product
+from minipaged.cpu.products.threaded_products import share_product
 from minipaged.cpu.products.tile import PANEL
 
 

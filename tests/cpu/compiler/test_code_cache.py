@@ -56,8 +56,8 @@ def test_no_change_of_another_source_does(package: Path) -> None:
 
 # The sources themselves: which of them are compiled is read here once more, from their decorators.
 
-ROOM = Path(code_cache.__file__).parents[1]
-SOURCES = sorted(path.relative_to(ROOM).as_posix() for path in ROOM.rglob("*.py"))
+CPU = Path(code_cache.__file__).parents[1]
+SOURCES = sorted(path.relative_to(CPU).as_posix() for path in CPU.rglob("*.py"))
 DECORATORS = {"compiled", "shared_work", "intrinsic", "overload"}
 Definitions = dict[str, ast.FunctionDef]
 
@@ -69,7 +69,7 @@ def name_of(decorator: ast.expr) -> str:
 
 def compiled_functions(source: str) -> tuple[ast.Module, Definitions]:
     """A file's tree, and its functions that are compiled, or that make code for those."""
-    tree = ast.parse((ROOM / source).read_text())
+    tree = ast.parse((CPU / source).read_text())
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if any(isinstance(each, ast.ImportFrom) and each.module == "llvmlite" for each in tree.body):
         return tree, functions
@@ -82,7 +82,7 @@ def compiled_functions(source: str) -> tuple[ast.Module, Definitions]:
 
 @pytest.fixture
 def copied_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(ROOM, tmp_path / "cpu", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(CPU, tmp_path / "cpu", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(code_cache, "PACKAGE", tmp_path)
     monkeypatch.setattr(code_cache, "__file__", str(tmp_path / "cpu" / "compiler" / "code_cache.py"))
     return tmp_path / "cpu"
@@ -107,7 +107,7 @@ def test_what_is_compiled_uses_nothing_of_other_files(source: str) -> None:
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("minipaged."):
             names = used & {each.asname or each.name for each in statement.names}
-            path = ROOM.parent.joinpath(*str(statement.module).split(".")[1:]).with_suffix(".py")
+            path = CPU.parent.joinpath(*str(statement.module).split(".")[1:]).with_suffix(".py")
             assert not names or code_cache.COMPILED.search(path.read_text()), f"{names} of {path}"
 
 

@@ -7,7 +7,7 @@ import ctypes
 import torch
 from torch import Tensor
 
-from minipaged.cpu.attention.cache_loops import WriteArguments, write_tokens
+from minipaged.cpu.attention.cache_write_loops import WriteArguments, write_tokens
 from minipaged.cpu.compiler.calls import Call
 from minipaged.cpu.compiler.threads import threads_for
 from minipaged.kv import cache

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minipaged.cpu.attention.cache import cpu_write_kv
+from minipaged.cpu.attention.cache_writes import cpu_write_kv
 from minipaged.kv.cache import write_kv
 
 
