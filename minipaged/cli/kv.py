@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 
 from minipaged.cli.arguments import memory_amount, positive_int, share
-from minipaged.cli.kv_lengths import LengthRow, length_table, natural_width
+from minipaged.cli.kv_lengths import LengthRow, length_table
 from minipaged.errors import ConfigError
 from minipaged.kv.size import (
     KVShape,
@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from minipaged.loading.shape_lookup import shape_of
+    from minipaged.view.whole_table import fits
 
     model = shape_of(args.model)
     dtype = model.dtype if args.dtype == "auto" else args.dtype
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     longest_trained = model.max_position_embeddings
     rows = [LengthRow.of(shape, args.block_size, length, num_blocks, longest_trained) for length in lengths]
     table = length_table(rows)
-    if natural_width(console, table) <= console.width:
+    if fits(table, console, console.options):
         console.print(table)
     else:  # the terminal is so narrow that it would cut numbers
         for row in rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +10,6 @@ from minipaged.kv.size import KVShape, blocks_needed, bytes_per_block
 from minipaged.view.byte_amounts import format_binary
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 
@@ -77,8 +75,3 @@ def length_table(rows: Sequence[LengthRow]) -> Table:
     for row in rows:
         table.add_row(*row.cells())
     return table
-
-
-def natural_width(console: Console, table: Table) -> int:
-    """Columns that a table takes if nothing in it is wrapped or cut."""
-    return console.measure(table, options=console.options.update(max_width=sys.maxsize)).maximum

@@ -1,6 +1,6 @@
 """How many threads an engine computes with: as many as its work is worth, and as the process may use.
 
-More than that make a step slower, and not by a little: threads share out each layer and wait for each other
+More threads make a step slower, and not by a little: they share out each layer and wait for each other
 at its end, so that one which has to wait for a CPU makes all others wait.
 """
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from minipaged.bench.ladder import STAGE_NAMES, WorkloadResult
 from minipaged.bench.stage_run import Latency, MemoryShares
+from minipaged.view.whole_table import WholeTable
 
 BAR_WIDTH = 36
 
@@ -42,25 +43,29 @@ def _heading(result: WorkloadResult) -> Text:
 
 
 def _bars(result: WorkloadResult) -> Table:
-    table = _table(f"Output tokens/s, stage {result.base.stage} = 1.0")
-    table.show_header = False
-    table.add_column(justify="right")
+    table = Table(
+        title=f"Output tokens/s, stage {result.base.stage} = 1.0",
+        title_justify="left",
+        title_style="italic",
+        box=None,
+        padding=(0, 1),
+        show_header=False,
+    )
+    table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    table.add_column(width=BAR_WIDTH)
-    table.add_column(justify="right")
+    table.add_column(max_width=BAR_WIDTH)  # gives way where there is not so much room
+    table.add_column(justify="right", no_wrap=True)
     most = max(result.ratio(each) for each in result.stages)
     for each in result.stages:
         ratio = result.ratio(each)
-        bar = Bar(size=most, begin=0, end=ratio, width=BAR_WIDTH, color="cyan")
+        bar = Bar(size=most, begin=0, end=ratio, color="cyan")
         table.add_row(str(each.stage), STAGE_NAMES[each.stage], bar, f"{ratio:.2f}")
     return table
 
 
-def _speeds(result: WorkloadResult) -> Table:
-    table = _table("Speed (TTFT in s, TPOT in ms; mean, 99th percentile)")
-    headings = ("", "tokens/s", "TTFT", "p99", "TPOT", "p99", "batch", "steps", "preempted", "hits")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+def _speeds(result: WorkloadResult) -> WholeTable:
+    headings = ("stage", "tokens/s", "TTFT", "p99", "TPOT", "p99", "batch", "steps", "preempted", "hits")
+    table = WholeTable("Speed (TTFT in s, TPOT in ms; mean, 99th percentile)", *headings)
     for each in result.stages:
         hits = (
             f"{each.prefix_cache_hits / each.prefix_cache_queries:.0%}" if each.prefix_cache_queries else "–"
@@ -84,11 +89,9 @@ def _latency(latency: Latency | None, scale: float) -> tuple[str, str]:
     return f"{latency.mean * scale:.2f}", f"{latency.p99 * scale:.2f}"
 
 
-def _memory(result: WorkloadResult) -> Table:
-    table = _table("KV memory, on average (%)")
-    table.add_column("", justify="right")
-    for field in fields(MemoryShares):
-        table.add_column(field.name.replace("_fragmentation", "").replace("_", " "), justify="right")
+def _memory(result: WorkloadResult) -> WholeTable:
+    shares_of = [field.name.replace("_fragmentation", "").replace("_", " ") for field in fields(MemoryShares)]
+    table = WholeTable("KV memory, on average (%)", "stage", *shares_of)
     for each in result.stages:
         if each.memory is None:
             shares = ["–"] * len(fields(MemoryShares))
@@ -104,7 +107,3 @@ def _tokens(result: WorkloadResult) -> Text:
     if len(result.stages) == 1:
         return Text("Only one stage was run, so there is nothing to compare its tokens with.")
     return Text(f"All {len(result.stages)} stages gave the same {result.num_output_tokens:,} tokens.")
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=None, padding=(0, 1), title_style="italic")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from minipaged.bench.scheduler_steps import Pool, StepCost
 from minipaged.bench.step_shares import StepShare
+from minipaged.view.whole_table import WholeTable
 
 MICROSECONDS = 1e6
 
@@ -20,7 +20,7 @@ def scheduler_report(pool: Pool, costs: Sequence[StepCost], shares: Sequence[Ste
         f"A step of {pool.num_requests:,} running requests, without a model; {pool.num_blocks:,} blocks of "
         f"{pool.block_size} tokens; µs"
     )
-    steps = _table(title, "context", "schedule", "take in", "both", "per request", "input")
+    steps = WholeTable(title, "context", "schedule", "take in", "both", "per request", "input")
     for cost in costs:
         steps.add_row(
             f"{cost.context:,}",
@@ -30,7 +30,7 @@ def scheduler_report(pool: Pool, costs: Sequence[StepCost], shares: Sequence[Ste
             f"{cost.bookkeeping * MICROSECONDS / cost.num_requests:.2f}",
             _microseconds(cost.prepare),
         )
-    with_model = _table(
+    with_model = WholeTable(
         "A decode step with a model, float32; µs",
         "model",
         "requests",
@@ -67,10 +67,3 @@ def _remarks(costs: Sequence[StepCost]) -> list[str]:
 
 def _microseconds(seconds: float) -> str:
     return f"{seconds * MICROSECONDS:,.0f}"
-
-
-def _table(title: str, *headings: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1), title_style="italic")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from minipaged.bench.throughput.contestants import OURS
 from minipaged.bench.throughput.results import ContestantRecord, Entry, ThroughputResult, WorkloadResult
+from minipaged.view.whole_table import WholeTable
 
 NOTHING = "–"
 SHORT = ("absent", "not loaded", "ended before")
@@ -37,15 +37,13 @@ def _heading(result: ThroughputResult) -> Text:
     )
 
 
-def _table(workload: WorkloadResult) -> Table:
+def _table(workload: WorkloadResult) -> WholeTable:
     title = (
         f"{workload.name}: {workload.description}; {workload.num_prompt_tokens:,} prompt and "
         f"{workload.num_output_tokens:,} output tokens"
     )
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 1), title_style="italic")
-    table.add_column("", no_wrap=True)
-    for heading in ("tokens/s", "slowest", "fastest", "ours/it", "peak MiB", "same tokens"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("tokens/s", "slowest", "fastest", "ours/it", "peak MiB", "same tokens")
+    table = WholeTable(title, "", *headings)
     for entry in workload.entries:
         table.add_row(entry.contestant, *_figures(workload, entry))
     return table

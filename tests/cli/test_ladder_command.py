@@ -76,7 +76,7 @@ def test_all_stages_end_to_end(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert f"All 8 stages gave the same {first['num_output_tokens']:,} tokens." in result.out
     speeds = result.out.split("Speed")[1].split("KV memory")[0]
-    assert re.findall(r"^ ([1-8]) ", speeds, re.MULTILINE) == list("12345678")
+    assert re.findall(r"^ +([1-8]) ", speeds, re.MULTILINE) == list("12345678")
     assert "Stage 4 (copy-on-write) did the same work as stage 3" in " ".join(result.out.split())
     assert "96 blocks of 4 tokens" in result.err
     assert "\x1b" not in result.out + result.err
