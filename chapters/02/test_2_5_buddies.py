@@ -114,7 +114,13 @@ def test_cut_in_halves(
     [
         (_pool(16), 4, 2, _pool(16, (4, 2)), "its buddy, at slot 0, is held: no merging"),
         (_pool(16, (4, 2)), 0, 2, _pool(16, (0, 3)), "0 and 4 are the halves of one block of 8"),
-        (_pool(16, (0, 2)), 4, 2, _pool(16, (0, 3)), "the merged block begins at the lower half"),
+        (
+            _pool(16, (0, 2)),
+            4,
+            2,
+            _pool(16, (0, 3)),
+            "0 and 4 are the halves of one block of 8, which begins at 0",
+        ),
         (
             _pool(16, (4, 2)),
             8,
