@@ -15,12 +15,14 @@ from minipaged.course.expect import expect_equal
 @pytest.mark.parametrize(
     ("model", "num_layers", "num_kv_heads", "head_dim", "dtype_bytes", "expected"),
     [
+        ("the smallest one there can be, with numbers of one byte", 1, 1, 1, 1, 2),
+        ("three of its layers", 3, 1, 1, 1, 6),
         ("OPT-13B in float16", 40, 40, 128, 2, 819_200),
         ("Qwen2.5-1.5B in bfloat16, with 2 KV heads for 12 query heads", 28, 2, 128, 2, 28_672),
         ("SmolLM2-135M in float32", 30, 3, 64, 4, 46_080),
     ],
 )
-def test_real_models(
+def test_models(
     code: ModuleType,
     model: str,
     num_layers: int,
@@ -30,12 +32,21 @@ def test_real_models(
     expected: int,
 ) -> None:
     got = code.bytes_per_token(num_layers, num_kv_heads, head_dim, dtype_bytes)
-    rule = "every layer keeps a key and a value, each of num_kv_heads × head_dim numbers of dtype_bytes bytes"
+    if isinstance(got, float):
+        rule = "bytes are counted: return an int"
+    elif got == expected / 2:
+        rule = "a token has a key and a value: it takes twice that"
+    elif got == expected / num_layers:
+        rule = "every layer keeps a key and a value of its own: this is one layer's"
+    elif got == expected * 8:
+        rule = "bytes, not bits"
+    else:
+        rule = "each layer keeps a key and a value: num_kv_heads × head_dim numbers of dtype_bytes bytes each"
     expect_equal(
         got,
         expected,
         case=f"{model}: bytes_per_token({num_layers}, {num_kv_heads}, {head_dim}, {dtype_bytes})",
-        rule="bytes are counted: return an int" if isinstance(got, float) else rule,
+        rule=rule,
     )
 
 

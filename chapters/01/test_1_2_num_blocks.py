@@ -13,16 +13,45 @@ from minipaged.course.expect import expect, expect_equal
 GIB = 2**30
 
 
+NULL_BLOCK = "the null block takes memory like any other: it counts here, and is not subtracted"
+
+
+@pytest.mark.exercise("1.2")
+@pytest.mark.parametrize(
+    ("utilization", "weights", "activations", "block", "expected", "rule"),
+    [
+        (1.0, 0, 0, 100, 10, "1000 bytes are ten blocks of 100"),
+        (1.0, 0, 0, 300, 3, "a block that fits only in part does not fit"),
+        (0.5, 0, 0, 100, 5, "the engine may take half of the 1000 bytes"),
+        (1.0, 400, 0, 100, 6, "the weights come off first: 600 bytes are left"),
+        (1.0, 400, 200, 100, 4, "weights and activations come off first: 400 bytes are left"),
+        (0.5, 400, 0, 100, 1, "the share counts for all that the engine takes, weights included: 500 − 400"),
+        (1.0, 1200, 0, 100, 0, "less than nothing is no blocks"),
+    ],
+)
+def test_of_a_thousand_bytes(
+    code: ModuleType,
+    utilization: float,
+    weights: int,
+    activations: int,
+    block: int,
+    expected: int,
+    rule: str,
+) -> None:
+    got = code.num_blocks_that_fit(1000, utilization, weights, activations, block)
+    case = f"num_blocks_that_fit(1000, {utilization}, {weights}, {activations}, {block})"
+    expect_equal(got, expected, case=case, rule=NULL_BLOCK if expected and got == expected - 1 else rule)
+
+
 @pytest.mark.exercise("1.2")
 def test_the_paper_s_13b_row(code: ModuleType) -> None:
     block = 819_200 * 16
     got = code.num_blocks_that_fit(12 * GIB, 1.0, 0, 0, block)
-    null_block = "the null block takes memory like any other: it counts here, and is not subtracted"
     expect_equal(
         got,
         983,
         case=f"num_blocks_that_fit(12 * 2**30, 1.0, 0, 0, {block}): blocks of 16 tokens of OPT-13B",
-        rule=null_block if got == 982 else "a block that fits only in part does not fit",
+        rule=NULL_BLOCK if got == 982 else "a block that fits only in part does not fit",
     )
 
 
@@ -64,12 +93,12 @@ def test_as_many_as_fit_and_no_more(
 
 @pytest.mark.exercise("1.2")
 @pytest.mark.parametrize(
-    ("num_blocks", "block_size", "expected"), [(983, 16, 15_712), (2, 16, 16), (1, 16, 0), (0, 16, 0)]
+    ("num_blocks", "block_size", "expected"), [(1, 16, 0), (0, 16, 0), (2, 16, 16), (983, 16, 15_712)]
 )
 def test_the_longest_request(code: ModuleType, num_blocks: int, block_size: int, expected: int) -> None:
     expect_equal(
         code.max_model_len_that_fits(num_blocks, block_size),
         expected,
         case=f"max_model_len_that_fits({num_blocks}, {block_size})",
-        rule="all blocks but the null block, and a length is never negative",
+        rule="all blocks but the null block" if num_blocks else "a length is never negative",
     )

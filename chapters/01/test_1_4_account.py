@@ -36,38 +36,45 @@ def _draw(num_slots: int, reserved: list[ReservedRegion]) -> str:
     return draw_slots(runs, num_slots)
 
 
+RULES = {
+    "token_states": "slots that hold a token now",
+    "reservation": "slots that hold none now, and will before the request ends",
+    "internal_fragmentation": "slots of a region that its request never fills",
+    "external_fragmentation": "slots in no region: every gap is too small for the next request",
+    "free": "none: a gap that is too small for the next request is external fragmentation",
+}
+
+
 def _expect_accounts(
-    code: ModuleType, num_slots: int, reserved: list[ReservedRegion], expected: MemoryBreakdown, rule: str
+    code: ModuleType, num_slots: int, reserved: list[ReservedRegion], expected: MemoryBreakdown
 ) -> None:
     got = code.account(num_slots, reserved)
-    state = _draw(num_slots, reserved)
-    for name in ("token_states", "reservation", "internal_fragmentation", "external_fragmentation", "free"):
+    regions = "1 region" if len(reserved) == 1 else f"{len(reserved)} regions"
+    for name, rule in RULES.items():
         expect_equal(
             getattr(got, name, None),
             getattr(expected, name),
-            case=f"{name} of {len(reserved)} regions in {num_slots:,} slots",
-            rule=rule,
-            state=state,
+            case=f"{name} of {regions} in {num_slots:,} slots",
+            rule=f"{rule}. The five counts add up to {num_slots:,}",
+            state=_draw(num_slots, reserved),
         )
+
+
+@pytest.mark.exercise("1.4")
+def test_an_empty_cache_that_nobody_fits_into(code: ModuleType) -> None:
+    _expect_accounts(code, 10, [], MemoryBreakdown(0, 0, 0, 10, 0))
+
+
+@pytest.mark.exercise("1.4")
+def test_one_region(code: ModuleType) -> None:
+    _expect_accounts(code, 16, _regions((10, 3, 5)), MemoryBreakdown(3, 2, 5, 6, 0))
 
 
 @pytest.mark.exercise("1.4")
 def test_the_paper_s_figure_3(code: ModuleType) -> None:
     # A: the prompt's 7 and the one of this step, 2 to come, 2048 reserved. B: 3 + 1, 1 to come, 512.
-    _expect_accounts(
-        code,
-        2600,
-        _regions((2048, 8, 10), (512, 4, 5)),
-        MemoryBreakdown(12, 3, 2038 + 507, 40, 0),
-        "reserved: will be filled; internal: never will; external: nobody holds it",
-    )
-
-
-@pytest.mark.exercise("1.4")
-def test_an_empty_cache_that_nobody_fits_into(code: ModuleType) -> None:
-    _expect_accounts(
-        code, 100, [], MemoryBreakdown(0, 0, 0, 100, 0), "no region: all slots are a gap that is too small"
-    )
+    regions = _regions((2048, 8, 10), (512, 4, 5))
+    _expect_accounts(code, 2600, regions, MemoryBreakdown(12, 3, 2038 + 507, 40, 0))
 
 
 @pytest.mark.exercise("1.4")
@@ -85,4 +92,4 @@ def test_every_slot_counts_once(code: ModuleType, runs: list[tuple[int, int, int
         external_fragmentation=num_slots - sum(map(sum, runs)),
         free=0,
     )
-    _expect_accounts(code, num_slots, reserved, expected, f"the five counts add up to {num_slots:,} slots")
+    _expect_accounts(code, num_slots, reserved, expected)

@@ -35,6 +35,10 @@ def _held(free: list[Region], num_slots: int) -> dict[str, Region]:
 @pytest.mark.parametrize(
     ("free", "num_slots", "start", "left", "rule"),
     [
+        ([], 1, None, [], "nothing is free"),
+        ([Region(2, 8)], 8, 2, [], "all that is free may be taken; no empty region is left behind"),
+        ([Region(2, 8)], 3, 2, [Region(5, 5)], "taken from the front; the rest of the region stays free"),
+        ([Region(2, 4)], 5, None, [Region(2, 4)], "no region is large enough; then nothing changes"),
         (
             [Region(0, 6), Region(8, 3)],
             3,
@@ -56,7 +60,6 @@ def _held(free: list[Region], num_slots: int) -> dict[str, Region]:
             [Region(0, 2), Region(9, 3)],
             "a region of exactly the wanted size is large enough; taken whole, it leaves no empty one behind",
         ),
-        ([Region(2, 8)], 8, 2, [], "all that is free may be taken"),
         (
             [Region(0, 4), Region(6, 4)],
             5,
@@ -64,7 +67,6 @@ def _held(free: list[Region], num_slots: int) -> dict[str, Region]:
             [Region(0, 4), Region(6, 4)],
             "8 slots are free, but no 5 of them lie together; then nothing changes",
         ),
-        ([], 1, None, [], "nothing is free"),
     ],
 )
 def test_take_from_the_first_gap(
@@ -90,7 +92,8 @@ def test_take_from_the_first_gap(
     ("free", "region", "left", "rule"),
     [
         ([], Region(4, 4), [Region(4, 4)], "with no neighbour, the list has one region more"),
-        ([Region(0, 2)], Region(4, 4), [Region(0, 2), Region(4, 4)], "slots 2 and 3 are still held"),
+        ([Region(0, 3)], Region(4, 4), [Region(0, 3), Region(4, 4)], "slot 3 is still held between them"),
+        ([Region(9, 2)], Region(4, 4), [Region(4, 4), Region(9, 2)], "slot 8 is still held between them"),
         ([Region(9, 2)], Region(2, 4), [Region(2, 4), Region(9, 2)], "the list stays in order"),
         ([Region(0, 4)], Region(4, 4), [Region(0, 8)], "a free region that ends where it begins: one"),
         ([Region(8, 4)], Region(4, 4), [Region(4, 8)], "a free region that begins where it ends: one"),

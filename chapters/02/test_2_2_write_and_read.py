@@ -56,11 +56,13 @@ def _written(layer: Tensor, key: Tensor, value: Tensor, first: int) -> dict[str,
 @pytest.mark.parametrize(
     ("start", "position", "num_tokens", "what"),
     [
+        (0, 0, 1, "the first token of the first region"),
+        (4, 0, 1, "the first token of a region that begins at slot 4"),
+        (4, 5, 1, "the token at position 5 of that region"),
+        (10, 5, 1, "the last slot of the cache"),
         (0, 0, 5, "a prompt in the first region"),
         (4, 0, 5, "a prompt in a region that begins at slot 4"),
-        (4, 5, 1, "the token at position 5 of that region"),
         (4, 3, 4, "a chunk of four tokens, from position 3 on"),
-        (10, 5, 1, "the last slot of the cache"),
     ],
 )
 def test_a_token_goes_to_start_plus_position(
@@ -88,7 +90,7 @@ def test_a_token_goes_to_start_plus_position(
 
 
 @pytest.mark.exercise("2.2")
-@pytest.mark.parametrize(("start", "num_tokens"), [(0, 5), (4, 1), (4, 7), (9, 7)])
+@pytest.mark.parametrize(("start", "num_tokens"), [(0, 1), (4, 1), (0, 5), (4, 7), (9, 7)])
 def test_read_what_is_written_and_no_more(code: ModuleType, start: int, num_tokens: int) -> None:
     import torch
 

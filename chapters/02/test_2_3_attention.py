@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minipaged.course.expect import expect, expect_equal
+from minipaged.course.expect import expect, expect_close, expect_equal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,25 +38,36 @@ def _draw_mask(num_queries: int, num_tokens: int) -> str:
     return "\n".join(lines)
 
 
-def _expect_attention(got: object, want: Tensor, num_tokens: int, case: str, rule: str) -> None:
+def _expect_attention(
+    got: object,
+    want: Tensor,
+    asked: tuple[Tensor, Tensor, Tensor, float],
+    case: str,
+    rule: str,
+) -> None:
+    """`asked`: query, keys, values and scale, to find out why the result is wrong."""
     from torch import Tensor
+
+    from minipaged.course.ch02.attention import likely_cause
 
     expect(
         isinstance(got, Tensor), case=case, rule="attention returns a tensor", expected="a tensor", got=got
     )
     assert isinstance(got, Tensor)
-    state = _draw_mask(len(want), num_tokens)
-    expect_equal(tuple(got.shape), tuple(want.shape), case=f"shape of {case}", rule=rule, state=state)
+    shape = "a row for each query: [Q, num_heads, head_dim]"
+    expect_equal(tuple(got.shape), tuple(want.shape), case=f"shape of {case}", rule=shape)
     wrong = ~((got - want).abs() <= 1e-5)  # also where it is NaN
     if bool(wrong.any()):
         row, head, dim = wrong.nonzero()[0].tolist()
+        cause = likely_cause(got, *asked)
+        shows_mask = cause is None or cause.of_the_mask
         expect(
             False,
             case=case,
-            rule=rule,
+            rule=rule if cause is None else cause.rule,
             expected=f"{want[row, head, dim]:.5f} in query row {row}, head {head}, dimension {dim}",
             got=round(got[row, head, dim].item(), 5),
-            state=state,
+            state=_draw_mask(len(want), len(asked[1])) if shows_mask else "",
         )
 
 
@@ -67,10 +78,38 @@ def _random(seed: int, *shape: int) -> Tensor:
 
 
 @pytest.mark.exercise("2.3")
+@pytest.mark.parametrize(("num_queries", "num_tokens", "heads"), [(1, 1, 1), (1, 3, 1), (3, 3, 1), (1, 3, 2)])
+def test_the_weights_of_a_query_sum_to_one(
+    code: ModuleType, num_queries: int, num_tokens: int, heads: int
+) -> None:
+    import torch
+
+    query, keys = _random(1, num_queries, heads, 4), _random(2, num_tokens, heads, 4)
+    got = code.attend_region(query, keys, torch.ones(num_tokens, heads, 4), 0.5)
+    shape = (num_queries, heads, 4)
+    queries = "1 query" if num_queries == 1 else f"{num_queries} queries"
+    case = f"attend_region of {queries} over {num_tokens} tokens whose values are all 1"
+    expect_equal(tuple(got.shape), shape, case=f"shape of {case}", rule="a row for each query")
+    off = (got - 1).abs().nan_to_num(float("inf"))
+    row, head, dim = (off == off.max()).nonzero()[0].tolist()
+    sums = "the weights of a query sum to 1 over the keys: the softmax goes over the keys, after the mask"
+    none = "NaN is the softmax of a query that sees no key; it sees at least that of its own position"
+    expect_close(
+        got[row, head, dim].item(),
+        1.0,
+        case=f"query row {row}, head {head} of {case}",
+        within=1e-5,
+        rule=none if got[row, head, dim].isnan() else sums,
+    )
+
+
+@pytest.mark.exercise("2.3")
 @pytest.mark.parametrize(
     ("num_queries", "num_tokens", "heads", "kv_heads", "rule"),
     [
         (1, 1, 1, 1, "one token sees itself: its own value comes back"),
+        (1, 2, 1, 1, "a decode step of a sequence of two tokens: the last one sees both"),
+        (2, 2, 1, 1, "a prompt of two tokens: the first one sees itself, the second one both"),
         (1, 6, 1, 1, "a decode step: the last token sees all"),
         (5, 5, 1, 1, "a prompt: each token sees itself and those before it"),
         (3, 7, 1, 1, "a chunk: its first query is at position 4, and sees keys 0 to 4"),
@@ -87,9 +126,8 @@ def test_against_pytorch(
     _expect_attention(
         code.attend_region(query, keys, values, 0.4),
         _oracle(query, keys, values, 0.4),
-        num_tokens,
-        f"attend_region of {num_queries} queries over {num_tokens} tokens, {heads} query heads, "
-        f"{kv_heads} KV heads",
+        (query, keys, values, 0.4),
+        f"attend_region: query {[num_queries, heads, 8]}, keys and values {[num_tokens, kv_heads, 8]}",
         rule,
     )
 
@@ -103,7 +141,7 @@ def test_against_pytorch(
     head_dim=st.integers(1, 5),
     seed=st.integers(0, 9),
 )
-def test_anyshape_of(
+def test_any_shape(
     code: ModuleType, num_queries: int, cached: int, kv_heads: int, group: int, head_dim: int, seed: int
 ) -> None:
     num_tokens = cached + num_queries
@@ -113,7 +151,7 @@ def test_anyshape_of(
     _expect_attention(
         code.attend_region(query, keys, values, scale),
         _oracle(query, keys, values, scale),
-        num_tokens,
+        (query, keys, values, scale),
         f"{num_queries} queries on top of {cached} cached tokens, {kv_heads} KV heads, group of {group}, "
         f"head_dim {head_dim}",
         "softmax(scale · query · key) over the keys up to the query's own position, times the values",
@@ -128,13 +166,11 @@ def test_all_at_once_or_one_by_one(code: ModuleType) -> None:
     before = [each.clone() for each in (query, keys, values)]
     whole = code.attend_region(query, keys, values, 0.3)
     for position in range(6):
-        one = code.attend_region(
-            query[position : position + 1], keys[: position + 1], values[: position + 1], 0.3
-        )
+        asked = query[position : position + 1], keys[: position + 1], values[: position + 1], 0.3
         _expect_attention(
-            one,
+            code.attend_region(*asked),
             whole[position : position + 1],
-            position + 1,
+            asked,
             f"position {position} of a prompt of 6, computed alone over keys 0 to {position}",
             "with a cache, one step for each token gives the same as the whole prompt at once",
         )

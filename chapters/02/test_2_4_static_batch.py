@@ -64,11 +64,13 @@ def _counted(members: list[RequestLengths]) -> StaticBatch:
 @pytest.mark.parametrize(
     "members",
     [
-        _lengths((3, 2), (5, 4)),
+        _lengths((1, 1)),
         _lengths((4, 3)),
         _lengths((4, 3), (4, 3)),
-        _lengths((1, 1), (1, 9), (6, 1)),
         _lengths((7, 1), (2, 1)),
+        _lengths((3, 2), (3, 4)),
+        _lengths((3, 2), (5, 4)),
+        _lengths((1, 1), (1, 9), (6, 1)),
     ],
 )
 def test_one_batch(code: ModuleType, members: list[RequestLengths]) -> None:

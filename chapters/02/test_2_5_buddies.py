@@ -62,13 +62,19 @@ def _copy(free: list[set[int]]) -> list[set[int]]:
             _pool(16, (8, 3)),
             "the smallest block that is large enough; the block of 8 stays whole",
         ),
-        (_pool(16, (4, 2), (12, 2)), 4, 4, _pool(16, (12, 2)), "of two equals the one with the lower start"),
+        (
+            _pool(16, (4, 2), (12, 2)),
+            4,
+            4,
+            _pool(16, (12, 2)),
+            "of two free regions of the same size, the one with the lower start",
+        ),
         (  # `pop` takes 8 from this set
             _pool(16, (4, 2), (8, 2)),
             3,
             4,
             _pool(16, (8, 2)),
-            "of two equals the one with the lower start",
+            "of two free regions of the same size, the one with the lower start",
         ),
         (
             _pool(16, (2, 1), (8, 3)),
@@ -114,7 +120,13 @@ def test_cut_in_halves(
     [
         (_pool(16), 4, 2, _pool(16, (4, 2)), "its buddy, at slot 0, is held: no merging"),
         (_pool(16, (4, 2)), 0, 2, _pool(16, (0, 3)), "0 and 4 are the halves of one block of 8"),
-        (_pool(16, (0, 2)), 4, 2, _pool(16, (0, 3)), "the merged block begins at the lower half"),
+        (
+            _pool(16, (0, 2)),
+            4,
+            2,
+            _pool(16, (0, 3)),
+            "0 and 4 are the halves of one block of 8, which begins at 0",
+        ),
         (
             _pool(16, (4, 2)),
             8,

@@ -17,7 +17,7 @@ TABLE = [7, 9, 3]
 @pytest.mark.exercise("3.1")
 @pytest.mark.parametrize(
     ("position", "block_size", "expected"),
-    [(35, 16, (2, 3)), (0, 16, (0, 0)), (15, 16, (0, 15)), (16, 16, (1, 0)), (5, 1, (5, 0)), (5, 4, (1, 1))],
+    [(0, 4, (0, 0)), (3, 4, (0, 3)), (4, 4, (1, 0)), (5, 4, (1, 1)), (5, 1, (5, 0)), (35, 16, (2, 3))],
 )
 def test_block_and_offset(
     code: ModuleType, position: int, block_size: int, expected: tuple[int, int]

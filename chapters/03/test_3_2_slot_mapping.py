@@ -40,7 +40,7 @@ def _expect_slots(code: ModuleType, table: Sequence[int], start: int, end: int, 
 
 
 @pytest.mark.exercise("3.2")
-@pytest.mark.parametrize(("start", "end"), [(2, 6), (0, 12), (4, 5), (3, 4), (8, 12), (7, 9)])
+@pytest.mark.parametrize(("start", "end"), [(0, 1), (4, 5), (0, 4), (7, 9), (2, 6), (0, 12)])
 def test_the_slots_of_a_range(code: ModuleType, start: int, end: int) -> None:
     _expect_slots(code, TABLE, start, end, 4)
 

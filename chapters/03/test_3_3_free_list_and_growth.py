@@ -40,6 +40,15 @@ def test_an_empty_list_says_so(code: ModuleType) -> None:
 
 
 @pytest.mark.exercise("3.3")
+def test_a_block_comes_back(code: ModuleType) -> None:
+    free_list = code.FreeList([7])
+    free_list.push(free_list.pop())
+    case = "FreeList([7]): pop() gives 7; push(7)"
+    expect_equal(len(free_list), 1, case=f"len() after {case}", rule="block 7 is free again")
+    expect_equal(free_list.pop(), 7, case=f"pop() after {case}", rule="block 7 is free again")
+
+
+@pytest.mark.exercise("3.3")
 def test_the_block_freed_last_comes_first(code: ModuleType) -> None:
     free_list = code.FreeList([7, 1, 3, 5])
     taken = [free_list.pop(), free_list.pop()]
@@ -87,12 +96,13 @@ def test_free_and_held_are_all_blocks(code: ModuleType, block_ids: list[int], ac
 @pytest.mark.parametrize(
     ("table", "num_tokens", "free", "expected"),
     [
-        ([], 7, [7, 1, 3], [7, 1]),
-        ([], 8, [7, 1, 3], [7, 1]),
-        ([7, 1], 8, [3], [7, 1]),
-        ([7, 1], 9, [3], [7, 1, 3]),
-        ([7], 12, [1, 3], [7, 1, 3]),
-        ([7, 1], 8, [], [7, 1]),
+        ([], 1, [7], [7]),
+        ([], 4, [7, 1], [7]),
+        ([], 5, [7, 1, 3], [7, 1]),
+        ([7], 3, [1], [7]),
+        ([7], 4, [], [7]),
+        ([7], 5, [1], [7, 1]),
+        ([7], 12, [1, 3, 5], [7, 1, 3]),
     ],
 )
 def test_a_table_grows_on_demand(
@@ -102,9 +112,9 @@ def test_a_table_grows_on_demand(
     grown, free_list = list(table), code.FreeList(free)
     enough = code.grow(grown, num_tokens, 4, free_list)
     missing = len(expected) - len(table)
-    rule = (
-        f"{num_tokens} tokens need {len(expected)} blocks of 4; the table has {len(table)}, so {missing} more"
-    )
+    blocks = "1 block" if len(expected) == 1 else f"{len(expected)} blocks"
+    tokens = "1 token needs" if num_tokens == 1 else f"{num_tokens} tokens need"
+    rule = f"{tokens} {blocks} of 4; the table has {len(table)}, so {missing} more"
     returns = f"it returns True, there were enough blocks: {rule}, and {len(free)} are free"
     expect_equal(enough, True, case=f"what {case} returns", rule=returns)
     expect_equal(grown, expected, case=f"the table after {case}", rule=rule)
@@ -112,7 +122,7 @@ def test_a_table_grows_on_demand(
 
 
 @pytest.mark.exercise("3.3")
-@pytest.mark.parametrize(("table", "num_tokens", "free"), [([], 9, [7, 1]), ([7], 13, [1, 3]), ([7], 5, [])])
+@pytest.mark.parametrize(("table", "num_tokens", "free"), [([7], 5, []), ([], 5, [7]), ([7], 13, [1, 3])])
 def test_all_blocks_or_none(code: ModuleType, table: list[int], num_tokens: int, free: list[int]) -> None:
     case = f"grow({table}, {num_tokens}, block_size=4, FreeList({free}))"
     grown, free_list = list(table), code.FreeList(free)

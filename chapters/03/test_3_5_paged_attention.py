@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -15,7 +16,7 @@ from minipaged.course.expect import expect, expect_equal, kind_of
 
 
 @pytest.mark.exercise("3.5")
-@pytest.mark.parametrize("tables", [[[7, 9, 3], [5]], [[5], [7, 9, 3], [1, 2]], [[4, 6], [8, 2]], [[3]]])
+@pytest.mark.parametrize("tables", [[[3]], [[4, 6], [8, 2]], [[7, 9], [5]], [[5], [7, 9, 3], [1, 2]]])
 def test_tables_of_a_batch(code: ModuleType, tables: list[list[int]]) -> None:
     longest = max(map(len, tables))
     case = f"pad_block_tables of the tables {tables}"
@@ -43,7 +44,7 @@ def test_tables_of_a_batch(code: ModuleType, tables: list[list[int]]) -> None:
 
 def _expect_attention(code: ModuleType, step: Step, case: str) -> None:
     got = code.paged_attention(step.query, step.kv_layer, step.metadata, step.scale)
-    wanted = step.expected()
+    wanted, unscaled = step.expected(), replace(step, scale=1.0).expected()
     expect_equal(
         shape_of(got),
         tuple(wanted.shape),
@@ -68,11 +69,14 @@ def _expect_attention(code: ModuleType, step: Step, case: str) -> None:
             state=state,
         )
         error = (got[rows] - wanted[rows]).abs().max().item()
+        rule = f"its queries attend to its own {seq_len} keys, found through row {s} of block_tables, the "
+        rule += "newest token's own included; each row of the output belongs to the same row of the query"
+        if (got[rows] - unscaled[rows]).abs().max() <= 1e-5:
+            rule = "this is the result with scale 1: hand `scale` on to `attend_one`"
         expect(
             error <= 1e-5,
             case=where,
-            rule=f"its queries attend to its own {seq_len} keys, found through row {s} of block_tables, the "
-            "newest token's own included; each row of the output belongs to the same row of the query",
+            rule=rule,
             expected=f"PyTorch's attention over the same {seq_len} keys, within 1e-5",
             got=f"up to {error:.2g} away",
             state=state,
@@ -83,8 +87,11 @@ def _expect_attention(code: ModuleType, step: Step, case: str) -> None:
 @pytest.mark.parametrize(
     ("what", "seq_lens", "query_lens"),
     [
-        ("one decode", [9], [1]),
-        ("one prompt", [7], [7]),
+        ("one decode, in one block", [2], [1]),
+        ("one decode, in three blocks", [9], [1]),
+        ("one prompt, in one block", [2], [2]),
+        ("one prompt, in two blocks", [7], [7]),
+        ("two decodes", [2, 3], [1, 1]),
         ("three decodes of different lengths", [5, 12, 2], [1, 1, 1]),
         ("a decode, a prompt and a chunk on top of 6 cached tokens", [10, 6, 11], [1, 6, 5]),
     ],

@@ -16,6 +16,102 @@ from minipaged.kv.block_pool import BlockPool
 from minipaged.kv.copy_on_write import BlockCopy
 
 
+def _append(
+    code: ModuleType, table: list[int], start: int, end: int, pool: BlockPool, *, case: str, rule: str
+) -> list[BlockCopy] | None:
+    """What `append` returns; where it takes a block that is not there, it should have returned None."""
+    try:
+        return code.append(table, start, end, BLOCK_SIZE, pool)
+    except OutOfBlocksError as error:
+        raise Wrong(case=case, expected="None", got="an OutOfBlocksError", rule=rule) from error
+
+
+@pytest.mark.exercise("4.3")
+@pytest.mark.parametrize(
+    ("table", "start", "end", "after", "rule"),
+    [
+        ([], 0, 1, [1], "the first token needs a block"),
+        ([], 0, 4, [1], "four tokens fill one block of 4 exactly"),
+        ([], 0, 5, [1, 2], "five tokens need two blocks of 4"),
+        ([1], 1, 2, [1], "the block has room, and this table alone names it: nothing to do"),
+        ([1], 4, 5, [1, 2], "the block is full: the next token begins a new one"),
+    ],
+)
+def test_a_table_that_shares_nothing_grows(
+    code: ModuleType, table: list[int], start: int, end: int, after: list[int], rule: str
+) -> None:
+    pool = BlockPool(6)
+    tables = {"A": [pool.allocate() for _ in table]}
+    found = code.append(tables["A"], start, end, BLOCK_SIZE, pool)
+    case = f"append({table}, {start}, {end}, 4, pool): no block is shared"
+    state = draw_pool(tables, pool)
+    alone = "a block that this table alone names is written in place, without a copy"
+    expect_equal(found, [], case=case, rule=alone, state=state)
+    expect_equal(tables["A"], after, case=f"the table after {case}", rule=rule, state=state)
+    expect_counts(case, tables, pool)
+
+
+@pytest.mark.exercise("4.3")
+@pytest.mark.parametrize(("end", "after"), [(4, [2]), (5, [2, 3])])
+def test_one_block_that_two_tables_name(code: ModuleType, end: int, after: list[int]) -> None:
+    pool = BlockPool(6)
+    tables = {"A": [pool.allocate()]}
+    tables["B"] = code.fork(tables["A"], pool.ref_cnt)
+    found = code.append(tables["A"], 3, end, BLOCK_SIZE, pool)
+    case = f"append([1], 3, {end}, 4, pool) of A: B names block 1 too"
+    expect_equal(
+        found,
+        [BlockCopy(1, 2)],
+        case=case,
+        rule="token 3 goes into block 1, which B reads: so A gets a new block, and a copy of the old one",
+        state=draw_pool(tables, pool),
+    )
+    rule = "the new block takes the old one's place; then the table grows"
+    expect_equal(tables["A"], after, case=f"A's table after {case}", rule=rule, state=draw_pool(tables, pool))
+    expect_equal(tables["B"], [1], case=f"B's table after {case}", rule="B has not written anything")
+    expect_counts(case, tables, pool)
+
+
+@pytest.mark.exercise("4.3")
+@pytest.mark.parametrize(
+    ("start", "end", "num_free", "why"),
+    [
+        (4, 5, 0, "one more block is wanted, none is free"),
+        (3, 4, 0, "one copy is wanted, no block is free"),
+        (4, 9, 1, "two more blocks are wanted, one is free"),
+        (3, 9, 2, "a copy and two more blocks are wanted, two are free"),
+    ],
+)
+def test_without_room_nothing_changes(
+    code: ModuleType, start: int, end: int, num_free: int, why: str
+) -> None:
+    pool = BlockPool(2 + num_free)
+    tables = {"A": [pool.allocate()]}
+    tables["B"] = code.fork(tables["A"], pool.ref_cnt)
+    case = f"append([1], {start}, {end}, 4, pool) of B, A names block 1 too: {why}"
+    rule = "count first what is wanted; say None before anything is taken"
+    if start == 3:
+        rule += ". A copy takes a free block as well"
+    found = _append(code, tables["B"], start, end, pool, case=case, rule=rule)
+    expect_equal(found, None, case=case, rule=rule, state=draw_pool(tables, pool))
+    expect_equal(tables["B"], [1], case=f"the table after {case}", rule="nothing has changed")
+    expect_counts(case, tables, pool)
+
+
+@pytest.mark.exercise("4.3")
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [(5, "one more block is wanted, and one is free"), (10, "two are wanted and free")],
+)
+def test_the_last_block_can_be_had(code: ModuleType, end: int, why: str) -> None:
+    pool = BlockPool(1 + -(-end // BLOCK_SIZE))
+    tables = {"A": [pool.allocate()]}
+    case = f"append([1], 4, {end}, 4, pool): {why}"
+    found = code.append(tables["A"], 4, end, BLOCK_SIZE, pool)
+    expect_equal(found, [], case=case, rule="enough is enough", state=draw_pool(tables, pool))
+    expect_counts(case, tables, pool)
+
+
 def _figure_8() -> tuple[BlockPool, dict[str, list[int]]]:
     """Two samples of a prompt of 7 tokens, in blocks 7 and 1 of four."""
     pool = pool_handing_out(9, [7, 1, 3])
@@ -33,10 +129,16 @@ def test_the_paper_s_figure_8(code: ModuleType) -> None:
         found,
         [BlockCopy(1, 3)],
         case=f"append([7, 1], 7, 8, 4, pool): {case}",
-        rule="whoever writes first gets a new block, and its contents are copied there",
+        rule="token 7 goes into block 1, which A2 reads: A1 gets a new block, and a copy of that one alone",
         state=draw_pool(tables, pool),
     )
-    expect_equal(tables["A1"], [7, 3], case=f"A1's table after {case}", state=draw_pool(tables, pool))
+    expect_equal(
+        tables["A1"],
+        [7, 3],
+        case=f"A1's table after {case}",
+        rule="the new block takes the old one's place; block 7 is only read",
+        state=draw_pool(tables, pool),
+    )
     expect_counts(case, tables, pool)
     found = code.append(tables["A2"], 7, 8, BLOCK_SIZE, pool)
     case = "then A2 writes its own token 7: it is the only holder by now"
@@ -47,7 +149,13 @@ def test_the_paper_s_figure_8(code: ModuleType) -> None:
         rule="the last holder writes in place",
         state=draw_pool(tables, pool),
     )
-    expect_equal(tables["A2"], [7, 1], case=f"A2's table after {case}", state=draw_pool(tables, pool))
+    expect_equal(
+        tables["A2"],
+        [7, 1],
+        case=f"A2's table after {case}",
+        rule="the last holder keeps its block",
+        state=draw_pool(tables, pool),
+    )
     expect_counts(case, tables, pool)
 
 
@@ -110,49 +218,9 @@ def test_a_long_table_makes_no_room(code: ModuleType) -> None:
     tables["B"] = code.fork(tables["A"], pool.ref_cnt)
     case = "append([1, 2], 2, 3, 4, pool): one copy is wanted, no block is free"
     rule = "a block that the table has beyond `end` is no room for a copy"
-    try:
-        found = code.append(tables["B"], 2, 3, BLOCK_SIZE, pool)
-    except OutOfBlocksError as error:
-        raise Wrong(case=case, expected="None", got="an OutOfBlocksError", rule=rule) from error
+    found = _append(code, tables["B"], 2, 3, pool, case=case, rule=rule)
     expect_equal(found, None, case=case, rule=rule, state=draw_pool(tables, pool))
     expect_equal(tables["B"], [1, 2], case=f"the table after {case}", rule="nothing has changed")
-    expect_counts(case, tables, pool)
-
-
-@pytest.mark.exercise("4.3")
-@pytest.mark.parametrize(
-    ("start", "end", "num_free", "why"),
-    [
-        (3, 4, 0, "one copy is wanted, no block is free"),
-        (4, 9, 1, "two more blocks are wanted, one is free"),
-        (3, 9, 2, "a copy and two more blocks are wanted, two are free"),
-    ],
-)
-def test_without_room_nothing_changes(
-    code: ModuleType, start: int, end: int, num_free: int, why: str
-) -> None:
-    pool = BlockPool(2 + num_free)
-    tables = {"A": [pool.allocate()]}
-    tables["B"] = code.fork(tables["A"], pool.ref_cnt)
-    case = f"append([1], {start}, {end}, 4, pool): {why}"
-    expect_equal(
-        code.append(tables["B"], start, end, BLOCK_SIZE, pool),
-        None,
-        case=case,
-        rule="count first what is wanted; say None before anything is taken",
-        state=draw_pool(tables, pool),
-    )
-    expect_equal(tables["B"], [1], case=f"the table after {case}", rule="nothing has changed")
-    expect_counts(case, tables, pool)
-
-
-@pytest.mark.exercise("4.3")
-def test_the_last_block_can_be_had(code: ModuleType) -> None:
-    pool = BlockPool(4)
-    tables = {"A": [pool.allocate()]}
-    case = "append([1], 3, 10, 4, pool): two more blocks are wanted, and two are free"
-    found = code.append(tables["A"], 3, 10, BLOCK_SIZE, pool)
-    expect_equal(found, [], case=case, rule="enough is enough", state=draw_pool(tables, pool))
     expect_counts(case, tables, pool)
 
 

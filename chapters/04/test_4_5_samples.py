@@ -91,7 +91,8 @@ def _expect_samples_decode(
 
 @pytest.mark.exercise("4.5", "decode_step")
 @pytest.mark.parametrize(
-    ("num_prompt_tokens", "num_samples", "num_copies"), [(7, 2, 1), (8, 3, 0), (5, 4, 3), (6, 1, 0)]
+    ("num_prompt_tokens", "num_samples", "num_copies"),
+    [(1, 1, 0), (4, 2, 0), (3, 2, 1), (7, 2, 1), (8, 3, 0), (5, 4, 3)],
 )
 def test_samples_decode_side_by_side(
     code: ModuleType, num_prompt_tokens: int, num_samples: int, num_copies: int
@@ -118,12 +119,13 @@ def test_a_step_without_room_is_refused(code: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("tables", "saving"),
     [
-        ([[7, 1], [7, 3]], 0.25),
-        ([[1, 2, 3], [1, 2, 4], [1, 5]], 3 / 8),
-        ([[1, 2], [3, 4]], 0.0),
-        ([[5]], 0.0),
         ([], 0.0),
+        ([[5]], 0.0),
+        ([[5], [5]], 0.5),
+        ([[1, 2], [3, 4]], 0.0),
+        ([[7, 1], [7, 3]], 0.25),
         ([[1], [1], [1], [1]], 0.75),
+        ([[1, 2, 3], [1, 2, 4], [1, 5]], 3 / 8),
     ],
 )
 def test_saved_over_unshared(code: ModuleType, tables: list[list[int]], saving: float) -> None:

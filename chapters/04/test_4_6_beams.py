@@ -18,6 +18,9 @@ from minipaged.kv.block_pool import BlockPool
 @pytest.mark.parametrize(
     ("cum_logprobs", "candidates", "beam_width", "expected"),
     [
+        ([-1.0], [[(2, -1.0)]], 1, [(0, 2, -2.0)]),
+        ([-1.0], [[(2, -1.0)]], 4, [(0, 2, -2.0)]),
+        ([0.0], [[(3, -1.0), (4, -2.0)]], 1, [(0, 3, -1.0)]),
         ([0.0], [[(3, -1.0), (4, -2.0), (5, -3.0)]], 2, [(0, 3, -1.0), (0, 4, -2.0)]),
         ([-1.0, -2.0], [[(5, -3.0), (6, -0.5)], [(7, -0.25)]], 2, [(0, 6, -1.5), (1, 7, -2.25)]),
         # Both of the best have the same parent, and the other beam ends.
@@ -25,7 +28,6 @@ from minipaged.kv.block_pool import BlockPool
         # The likelier token is not enough: what counts is the sum.
         ([-9.0, -1.0], [[(1, -0.5)], [(2, -5.0)]], 1, [(1, 2, -6.0)]),
         ([-1.0, -1.0], [[(9, -1.0)], [(2, -1.0), (1, -1.0)]], 3, [(0, 9, -2.0), (1, 1, -2.0), (1, 2, -2.0)]),
-        ([-1.0], [[(2, -1.0)]], 4, [(0, 2, -2.0)]),
     ],
 )
 def test_the_best_of_all_beams(
@@ -42,6 +44,21 @@ def test_the_best_of_all_beams(
         case=f"best_extensions({cum_logprobs}, {candidates}, {beam_width}), as (parent, token, sum)",
         rule="one ranking over all beams by the sum; of equals the earlier beam, then the lower token",
     )
+
+
+@pytest.mark.exercise("4.6")
+@pytest.mark.parametrize("parents", [[0], [0, 1], [1, 1], [1, 0], [0, 0, 1], []])
+def test_two_beams_of_one_block(code: ModuleType, parents: list[int]) -> None:
+    pool = BlockPool(5)
+    tables = [[pool.allocate()], [pool.allocate()]]
+    found = code.follow(tables, parents, pool)
+    named = {f"new {i}": table for i, table in enumerate(found)}
+    case = f"follow([[1], [2]], {parents}, pool)"
+    rule = "beam i of the next step goes on from the blocks of its parent, parents[i]"
+    expect_equal(
+        found, [[parent + 1] for parent in parents], case=case, rule=rule, state=draw_pool(named, pool)
+    )
+    expect_counts(case, named, pool)
 
 
 def _figure_9() -> tuple[BlockPool, dict[str, list[int]]]:
@@ -92,7 +109,9 @@ def test_following_keeps_the_counts(code: ModuleType, first: list[int], further:
         case = f"follow({before}, {parents}, pool)"
         tables = code.follow(tables, parents, pool)
         named = {f"new {i}": table for i, table in enumerate(tables)}
-        expect_equal(tables, [before[parent] for parent in parents], case=case, state=draw_pool(named, pool))
+        rule = "each new beam begins with its parent's blocks"
+        wanted = [before[parent] for parent in parents]
+        expect_equal(tables, wanted, case=case, rule=rule, state=draw_pool(named, pool))
         expect_counts(case, named, pool)
         if not tables:
             return

@@ -54,7 +54,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as temporary:
             results = Path(temporary) / "results.jsonl"
             arguments = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--impl", run.impl]
-            arguments += ["--chapter-results", str(results), "--test-seconds", "20"]
+            arguments += ["--chapter-results", str(results), "--test-seconds", "60"]
             arguments += [] if run.exercise is None else ["--exercise", run.exercise]
             with contextlib.redirect_stdout(sys.stderr):
                 code = pytest.main([*arguments, chapter_folder])

@@ -61,6 +61,14 @@ MUTANTS = (
     Mutant("2.3", "masks_with_zero", 'float("-inf")', "0.0"),
     Mutant("2.3", "forgets_the_scale", ") * scale", ")"),
     Mutant("2.3", "softmax_over_the_queries", "dim=-1", "dim=-2"),
+    Mutant("2.3", "softmax_over_the_heads", "dim=-1", "dim=0"),
+    Mutant("2.3", "divides_by_the_scale", ") * scale", ") / scale"),
+    Mutant(
+        "2.3",
+        "masks_after_the_softmax",
+        'scores.masked_fill(is_later, float("-inf")).softmax(dim=-1)',
+        "scores.softmax(dim=-1).masked_fill(is_later, 0.0)",
+    ),
     Mutant(
         "2.3",
         "heads_in_turns",
