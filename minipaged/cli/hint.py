@@ -34,12 +34,14 @@ def run(args: argparse.Namespace) -> int:
         f"{exercise.number} {', '.join(exercise.names)}, hint {level} of {len(hints)}", style="bold"
     )
     console.print(Markdown(hints[level - 1]))
+    following = f"minipaged hint {exercise.number}"
     try:
         note_shown(exercise.number, level)
     except OSError as error:
-        remark(f"The next hint will be this one again: it cannot be noted that you saw it ({error})")
+        remark(f"It is not remembered that you saw this hint ({error})")
+        following += f" --level {level + 1}"
     if level < NUM_LEVELS:
-        remark(f"The next one: minipaged hint {exercise.number}")
+        remark(f"The next one: {following}")
     else:
         remark(f"That was the last one. The solution: minipaged solution {exercise.number}")
     return 0

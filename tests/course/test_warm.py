@@ -13,6 +13,7 @@ import pytest
 from minipaged.course import folders, registry, stubs, warm
 from minipaged.course.checks import run_tests
 from minipaged.course.results import TestResult
+from minipaged.course.time_limit import SECONDS
 
 CHAPTER = registry.chapter(1)
 SOURCE = folders.solution_file(CHAPTER).read_text(encoding="utf-8")
@@ -72,6 +73,20 @@ def test_after_a_crash_the_next_check_runs(tmp_path: Path, process: list[warm.Wa
     assert "its process was killed by SIGKILL" in result.text
     (first,) = process
     assert _states(_check(tmp_path, text)) == {"pass"}
+    assert process == [first]
+
+
+def test_code_that_never_ends_is_wrong_and_the_process_stays(
+    tmp_path: Path, process: list[warm.WarmProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solved = stubs.without_markers(SOURCE)
+    monkeypatch.setenv(SECONDS, "1")
+    for endless in ("while True: pass", "sum(iter(int, 1))"):  # the second one cannot be interrupted
+        (result,) = _check(tmp_path, solved.replace(LINE, f"{endless}\n    {LINE}"))
+        assert "stopped   it had not ended after 1 second\n" in result.text
+    (first,) = process
+    monkeypatch.delenv(SECONDS)
+    assert _states(_check(tmp_path, solved)) == {"pass"}
     assert process == [first]
 
 
