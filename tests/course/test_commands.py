@@ -86,7 +86,7 @@ def test_next_shows_methods_in_their_class(
     [
         (
             SOLVED.replace("return numbers_per_layer", "return (numbers_per_layer").encode(),
-            ".py:28: return (",
+            ".py:29: return (",
         ),
         (f"{SOLVED}\nX = missing\n".encode(), ": X = missing"),
         (SOLVED.encode("utf-16"), "UTF-16"),

@@ -216,7 +216,7 @@ def test_dtype_under_its_new_name_and_its_old_one(tmp_path: Path, field: str) ->
         (Qwen3NextConfig(), "layers of type linear_attention"),
         (JambaConfig(), r"other kinds than attention \(attn_layer_period"),
         (MllamaConfig(), r"other kinds than attention \(cross_attention_layers"),
-        (MambaConfig(), "does not say its"),
+        (MambaConfig(), "does not have"),
     ],
     ids=lambda value: value.model_type if isinstance(value, PreTrainedConfig) else "",
 )
@@ -228,7 +228,7 @@ def test_caches_of_other_kinds_are_refused(config: PreTrainedConfig, message: st
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"num_attention_heads": None}, "the config of it: .* does not say its num_attention_heads"),
+        ({"num_attention_heads": None}, "the config of it: .* does not have num_attention_heads"),
         ({"num_hidden_layers": "two"}, "num_hidden_layers='two'"),
         ({"num_key_value_heads": 0}, "num_kv_heads=0"),
         ({"max_position_embeddings": 0}, "max_position_embeddings=0"),

@@ -13,6 +13,9 @@ MOST_LINES = 700
 CHOOSERS = {"attention/backend.py", "engine/assembly.py", "runner/decode_steps.py"}
 """What chooses between the plain engine and the compiled one."""
 
+LIMITS_THREADS = {"engine/llm_engine.py", "engine/threads.py", "cli/health.py"}
+"""What limits the number of threads, of PyTorch's loops and of the compiled ones (`compiler/thread_limit.py`)."""
+
 MEASURES = {"bench/throughput/machine_rates.py"}
 """What measures how fast the compiled products are."""
 
@@ -40,4 +43,4 @@ def test_who_knows_of_compiled_code() -> None:
         if any(f"{module}.".startswith("minipaged.cpu.") for module in imported(path))
     }
     outside = {name for name in knowing if not name.startswith("cpu/")}
-    assert outside == CHOOSERS | MEASURES
+    assert outside == CHOOSERS | LIMITS_THREADS | MEASURES
