@@ -61,7 +61,7 @@ def compiled_decoder(decoder: Decoder, *, required: bool, takes_over: bool) -> D
             "or set compiled_layers=False"
         )
     if reason is not None:
-        logger.warning("The layers run in PyTorch, since compiled code does not compute them: %s", reason)
+        logger.info("The layers run in PyTorch, since compiled code does not compute them: %s", reason)
         return plain_decoder(decoder)
     if isinstance(decoder, CompiledDecoder):
         return decoder

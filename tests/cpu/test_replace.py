@@ -129,7 +129,7 @@ def test_where_panels_do_not_pay_the_chosen_products_have_the_same_weights(
 
 def test_what_is_not_compiled_runs_as_it_is_or_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     decoder = make(hidden_size=84)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         assert compiled_decoder(decoder, required=False, takes_over=True) is decoder
     assert "run in PyTorch" in caplog.text
     assert "hidden_size (84) is not a multiple of 32" in caplog.text

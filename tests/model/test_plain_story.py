@@ -14,7 +14,7 @@ CHOOSERS = {"attention/backend.py", "engine/assembly.py", "runner/decode_steps.p
 """What chooses between the plain engine and the compiled one."""
 
 LIMITS_THREADS = {"engine/llm_engine.py", "engine/threads.py", "cli/health.py"}
-"""What limits the number of threads, of PyTorch's loops and of the compiled ones (`compiler/thread_limit.py`)."""
+"""What limits the number of threads; see `compiler/thread_limit.py`."""
 
 MEASURES = {"bench/throughput/machine_rates.py"}
 """What measures how fast the compiled products are."""
