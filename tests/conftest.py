@@ -12,17 +12,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 
 from minipaged.errors import ModelNotFoundError
-from tests.model_pairs import (
-    compilable,
-    compilable_folder,
-    nano_gqa,
-    nano_model,
-    random_models,
-    smollm2,
-    tiny,
-)
 
-__all__ = ["compilable", "compilable_folder", "nano_gqa", "nano_model", "random_models", "smollm2", "tiny"]
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The models' fixtures come with transformers, which takes seconds to import. A process that only hands
+    tests to others (`pytest -n`) does without."""
+    if not getattr(config.option, "numprocesses", None):
+        config.pluginmanager.import_plugin("tests.model_pairs")
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,7 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 PARTS = [name for group in GROUPS for name in group.parts]
 
 
+@pytest.mark.long
 def test_the_rehearsal(tmp_path: Path) -> None:
     """The command runs in a new process. The interpreter is on even if the machine has a GPU."""
     out = tmp_path / "record.json"

@@ -119,6 +119,7 @@ def test_devices_with_two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[1] == Finding("cuda:1", "good", "Card 1 (sm_90), 1 GiB of 16 GiB free")
 
 
+@pytest.mark.long
 def test_triton_runs_a_kernel_under_its_interpreter() -> None:
     pytest.importorskip("triton")
     probe = Path(health.__file__).with_name("triton_probe.py")

@@ -90,6 +90,7 @@ def test_code_that_never_ends_is_wrong_and_the_process_stays(
     assert process == [first]
 
 
+@pytest.mark.long
 def test_if_the_process_dies_there_is_another(tmp_path: Path, process: list[warm.WarmProcess]) -> None:
     text = _dying_once(tmp_path, "os.kill(os.getppid(), 9)")
     assert _states(_check(tmp_path, text)) == {"pass"}  # that one in a process of its own

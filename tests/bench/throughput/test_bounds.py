@@ -45,6 +45,7 @@ def test_matrices_are_those_of_the_decoder() -> None:
     assert Matrices.of(decoder.config).num_weights == sum(view.numel() for view in views if view.dim() == 2)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_rates_are_measured(dtype: str) -> None:
     rates = measure(RatesRequest(MATRICES, dtype, threads=1, read_bytes=2**20))
