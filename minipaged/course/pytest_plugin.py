@@ -82,8 +82,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """A run of chapters that somebody started by hand watches another process: see `by_hand.py`. A run without
-    paths is that of the project's tests, with the solutions."""
+    """A run of chapters that somebody started by hand watches another process: see `by_hand.py`. A run
+    without paths is that of the project's tests, with the solutions."""
     is_whole_project = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if not config.option.impl:  # now, because workers of pytest-xdist are told paths
         config.option.impl = "solutions" if is_whole_project else "mine"

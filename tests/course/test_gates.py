@@ -39,8 +39,7 @@ def _write(folder: Path, chapter: Chapter, text: str) -> str:
 def test_solving_the_first_exercises_passes_their_tests_and_no_others(
     chapter: Chapter, tmp_path: Path
 ) -> None:
-    """From the untouched stubs, which are all todo, to the engine's own code, which passes. With the solutions,
-    the chapters' tests run beside this one."""
+    """From the untouched stubs, which are all todo, to the engine's own code, which passes."""
     numbers = [exercise.number for exercise in chapter.exercises]
     solved = [numbers[:count] for count in range(len(numbers) + 1)]
     source = _solution(chapter)
