@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
 
 hypothesis.settings.register_profile("quick", max_examples=30)
 hypothesis.settings.register_profile("long")  # hypothesis' own: 100 examples
@@ -96,7 +100,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: pytest.Config) -> None:
+def pytest_testnodedown(node: WorkerController) -> None:
     node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
 
 
