@@ -68,6 +68,7 @@ def test_a_group_has_the_parts_that_it_names(group: Group) -> None:
     assert tuple(module.make_parts(DEVICE, rehearse=True)) == group.parts
 
 
+@pytest.mark.long
 def test_a_process_that_dies_leaves_a_record_for_each_part() -> None:
     records = run_group(Group("no such group", "", 60, ("one", "two")), rehearse=True)
     assert [record.name for record in records] == ["one", "two"]
