@@ -1,4 +1,4 @@
-"""The chapters that there are. Each is a package `minipaged.course.chNN`, found by its name."""
+"""The existing chapters. Each is a package `minipaged.course.chNN`, found by its name."""
 
 from __future__ import annotations
 

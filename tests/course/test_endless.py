@@ -113,7 +113,7 @@ def test_what_calls_it_is_not_called(tmp_path: Path) -> None:
     assert [number for number, each in by_number.items() if each.state == "wrong"] == ["1.1", "1.3", "1.4"]
     (text,) = by_number["1.3"].texts
     assert "first     `bytes_per_token` (1.1) does not pass: begin there" in text
-    assert "stopped   `bytes_per_token` (1.1) did not come to its end" in text
+    assert "stopped   `bytes_per_token` (1.1) did not finish" in text
 
 
 def test_what_was_caught_does_not_count_as_an_end(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_pytest_goes_on_with_the_others_in_a_new_process(tmp_path: Path) -> None
     process = _pytest(tmp_path, text, "--test-seconds", "1", "--chapter-report")
     out, err = process.communicate()
     assert process.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "did not come to its end; the others go on" in err
+    assert "did not finish; the other tests go on" in err
     assert "stopped   it had not ended after 1 second\n" in out
     assert "✗  1.5" in out
 
