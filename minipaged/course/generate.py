@@ -1,8 +1,9 @@
 """Write the course's generated files. For authors of chapters.
 
-    python -m minipaged.course.generate            everything, for all chapters python -m
-    minipaged.course.generate 4          chapter 4 python -m minipaged.course.generate 4 --only stubs python
-    -m minipaged.course.generate --check    write nothing; list the files that are out of date
+    python -m minipaged.course.generate            everything, for all chapters
+    python -m minipaged.course.generate 4          chapter 4
+    python -m minipaged.course.generate 4 --only stubs
+    python -m minipaged.course.generate --check    write nothing; list the files that are out of date
 
 Stubs come from `solutions/`, notebooks and interview pages from `chapters/NN/*.md`. Notebooks are
 executed, which takes up to a minute each; `--only` leaves them out.

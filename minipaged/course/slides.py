@@ -3,8 +3,7 @@
 `jupyter nbconvert --to slides` reads a `slide_type` in each cell. If the chapter's source does not set it, it
 follows from the cell:
 
-- a heading begins a slide (`##`), or a slide below it (`###`). So do a task and a cell of interview
-  questions.
+- A heading begins a slide (`##`), or a slide below it (`###`). So do tasks and cells of interview questions.
 - Other prose is speaker notes.
 - Code stays on the slide if it fits there with its output, or begins a slide below. On the slide of a task,
   only its check follows.
