@@ -35,7 +35,7 @@ class LengthRow:
     def of(
         cls, shape: KVShape, block_size: int, length: int, pool_blocks: int | None, longest_trained: int
     ) -> LengthRow:
-        """The row of a length in tokens, with a pool of so many blocks, the null block included."""
+        """The row for a length in tokens and a pool of `num_blocks` blocks, including the null block."""
         num_blocks = blocks_needed(length, block_size)
         return cls(
             num_tokens=length,

@@ -27,7 +27,7 @@ def add_sampling_arguments(
 
     Args:
         parser: the command's.
-        own: what the command takes for an option that is not given.
+        own: the command's values for options that are not given.
         model_goes_first: whether it asks the model's generation_config before.
     """
 

@@ -45,8 +45,8 @@ RequestProcessor = OutputProcessor | BeamProcessor
 class LLMEngine:
     """Serves requests step by step; `LLM` wraps it for offline use.
 
-    One thread at a time may call it; `stats` and the like, which only look, are free to all. While one is
-    inside, the others' calls raise `EngineBusyError`, and change nothing.
+    One thread at a time may call it; `stats` and the like, which only look, are free to all. While one thread
+    is inside, calls from other threads raise `EngineBusyError`, and change nothing.
 
     Args:
         config: the settings.
@@ -109,7 +109,7 @@ class LLMEngine:
 
     @property
     def sampling_defaults(self) -> SamplingDefaults:
-        """How a request without parameters is sampled: what the model's files say, or nothing."""
+        """How a request without parameters is sampled, from the model's files; empty if they say nothing."""
         uses_models = self.config.generation_config == "auto"
         return self.model.config.sampling_defaults if uses_models else SamplingDefaults()
 

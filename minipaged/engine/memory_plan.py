@@ -1,4 +1,4 @@
-"""MemoryPlan: what an engine decides at its start: the blocks in the pool, and the longest request."""
+"""MemoryPlan: the number of blocks in the pool and the length of the longest request, decided at start."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def free(table: Table, ref_cnt: list[int]) -> list[int]:
     block_ids.reverse()
     for block_id in block_ids:
         if ref_cnt[block_id] == 0:
-            raise InvariantError(f"block {block_id} was freed, but nobody holds it")
+            raise InvariantError(f"block {block_id} was freed, but its count is 0 already")
     freed = []
     for block_id in block_ids:
         ref_cnt[block_id] -= 1

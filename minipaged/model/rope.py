@@ -52,8 +52,8 @@ def _llama3(base: Tensor, rope: RopeConfig) -> Tensor:
 class RotaryEmbedding(nn.Module):
     """The cosines and sines of a step's positions, shared by all layers.
 
-    They are computed for the positions at hand rather than looked up: T × D / 2 cosines cost
-    nothing beside the matrix products, and there is no table whose length could be exceeded.
+    They are computed for the positions at hand rather than looked up: T × D / 2 cosines cost almost nothing
+    compared with the matrix products, and there is no table whose length could be exceeded.
     """
 
     frequencies: Tensor

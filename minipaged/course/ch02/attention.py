@@ -63,13 +63,13 @@ def _with_one_mistake(
         over = f"the softmax goes over the {name} here: the weights of a query sum to 1 over the keys"
         yield Cause(over), result(scores, softmax=lambda masked, dim=dim: masked.softmax(dim))
     for rule, other in (
-        ("this is the result without a mask: a query sees no key behind its own position", seen | True),
+        ("this is the result without a mask: a query must not see a key after its own position", seen | True),
         (
             "this is the result of queries that begin at position 0: the first one has position L − Q",
             position <= torch.arange(num_queries)[:, None],
         ),
-        ("a query sees the key of its own position too", position < own),
-        ("a query does not see the key behind its own position", position <= own + 1),
+        ("a query also sees the key of its own position", position < own),
+        ("a query must not see the key after its own position", position <= own + 1),
     ):
         yield Cause(rule, of_the_mask=True), result(scores, other)
     zero = "a masked score is −inf: with 0, the key keeps a weight"

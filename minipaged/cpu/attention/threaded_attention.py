@@ -113,7 +113,7 @@ def _hold(block_tables, sequences, lengths, members, block_size, num_blocks):
     for i in range(len(members)):
         sequence, length = sequences[members[i]], lengths[members[i]]
         if i + 1 < len(members) and sequences[members[i + 1]] == sequence:
-            continue  # the last token of a sequence attends to the most
+            continue  # a sequence's last token attends to the most tokens
         num_entries = (length + block_size - 1) // block_size
         if num_entries > block_tables.shape[1] or length < 1:
             return False

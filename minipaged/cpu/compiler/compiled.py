@@ -61,7 +61,7 @@ class SharedWork:
 
     @property
     def address(self) -> int:
-        """Of its machine code."""
+        """The address of its machine code."""
         return self._code.address
 
     @property

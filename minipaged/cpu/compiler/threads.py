@@ -37,12 +37,12 @@ class Work(Protocol):
 
     @property
     def address(self) -> int:
-        """Of its machine code."""
+        """The address of its machine code."""
         ...
 
     @property
     def call(self) -> Callable[[int], None]:
-        """What Python calls, with the address of the arguments."""
+        """The function as Python calls it, with the address of the arguments."""
         ...
 
 
