@@ -135,7 +135,7 @@ def formula(shape: KVShape) -> str:
 
 
 def context_lengths(longest: int) -> list[int]:
-    """512 and its doubles below `longest`, then `longest` itself."""
+    """The lengths 512, 1024, 2048, … below `longest`, then `longest` itself."""
     lengths = []
     length = SHORTEST_LENGTH
     while length < longest:

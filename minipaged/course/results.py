@@ -50,7 +50,7 @@ class TestResult:
             that the engine ran with.
         stopped: the functions that were running when the time was up or the process died. They are not called
             again. `WHOLE_FILE` means that the file was being read.
-        whole_file: whether the text is about the whole checked file, none of whose exercises can be checked.
+        whole_file: whether the text is about the whole checked file. Then no exercise in it can be checked.
     """
 
     __test__ = False  # pytest would collect it because of its name
