@@ -1,4 +1,4 @@
-"""What requests of several lengths take: as a table, or in words where the terminal is too narrow for one."""
+"""The blocks and bytes of requests of several lengths, as a table, or as text in a narrow terminal."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class LengthRow:
 
     Attributes:
         num_tokens: the length.
-        num_blocks: that a request of this length takes.
-        num_bytes: of these blocks.
+        num_blocks: number of blocks that a request of this length takes.
+        num_bytes: size of these blocks in bytes.
         num_fitting: requests of this length that fit; `None` if there is no amount of memory.
         marked: whether the model was not trained for this length.
     """

@@ -78,7 +78,7 @@ def add_sampling_arguments(
 
 
 def sampling_params(args: argparse.Namespace, own: SamplingParams) -> SamplingParams:
-    """What was asked of the sampler, and the command's own for the rest.
+    """The options that were given, and the command's own values for the others.
 
     Raises:
         SamplingParamsError: a value out of its range.

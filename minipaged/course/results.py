@@ -85,7 +85,7 @@ class ExerciseResult:
     Attributes:
         exercise: `None` for the test in the engine.
         tests: the results of its tests, in the order of their file.
-        begin_with: which functions that this exercise needs do not pass in an earlier one, in words.
+        begin_with: a text that names failing functions of an earlier exercise which this one needs.
         beside: for the test in the engine: the numbers of the chapter's exercises that are wrong.
     """
 

@@ -223,8 +223,8 @@ class LLMEngine:
     def _drop_everything(self) -> None:
         """Replace all bookkeeping by new, empty bookkeeping, and drop all requests.
 
-        For when the bookkeeping was interrupted halfway, so that none of it can be trusted. The
-        scheduler's counts restart at 0.
+        This is for bookkeeping that was interrupted halfway, so that it cannot be trusted. The scheduler's
+        counts restart at 0.
         """
         self.kv_manager, self.scheduler = make_bookkeeping(self.config, self.memory_plan, self.kv_cache)
         self._intake = self._make_intake()

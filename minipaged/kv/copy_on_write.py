@@ -109,7 +109,7 @@ def free(table: Table, ref_cnt: list[int]) -> list[int]:
         The blocks whose reference count is now 0, in that order.
 
     Raises:
-        InvariantError: a block of the table has reference count 0. Nothing has changed then.
+        InvariantError: a block of the table has reference count 0. In that case nothing has changed.
     """
     block_ids = list(table)
     block_ids.reverse()

@@ -69,7 +69,7 @@ def share_rotation(counter, heads, num_queries, num_keys, q_norm, k_norm, eps, c
         heads: `[T, H, D]`: queries, then keys, then heads that are not changed.
         num_queries, num_keys: numbers of query heads and key heads.
         q_norm, k_norm: `[D]`, or empty.
-        eps: of the norms.
+        eps: the epsilon of the norms.
         cos, sin: `[T, D / 2]`.
     """
     while True:

@@ -86,7 +86,7 @@ Args:
     weights: `[depth, PANEL]`, float32, or the 16 bits of bfloat16.
     result: float32 `[num_rows, PANEL]`.
     resume: whether `result` already holds sums to add to.
-    following: like `weights`: the corner of the weights that are multiplied next, to fetch into the caches.
+    following: the weights that are multiplied next, given as `weights`. They are fetched into the caches.
     step: how many bytes of `following` each d fetches, at most a row of weights. It should not be more than
         necessary: if memory is asked for more than it can deliver, this loop has to wait, too.
 """
