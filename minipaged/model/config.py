@@ -62,7 +62,7 @@ class ModelConfig:
         qkv_bias, o_bias: whether the projections into and out of attention add a bias.
         qk_norm: whether each head's query and key are RMS-normalised before RoPE (Qwen3).
         eos_token_ids: tokens that end a text; may be empty.
-        sampling_defaults: how the model's files say that it is to be sampled.
+        sampling_defaults: the sampling parameters that the model's files give.
 
     Raises:
         UnsupportedModelError: sizes that do not go together.

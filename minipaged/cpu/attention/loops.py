@@ -24,7 +24,7 @@ from minipaged.cpu.compiler.instructions import address_of, as_array, pointer_to
 from minipaged.cpu.products.tile import PANEL, TILE_ROWS, multiply_scattered
 
 CHUNK = ROW
-"""Tokens whose keys and values are read before the next: 16 KB of each, at a head dimension of 64."""
+"""Tokens in a chunk. At a head dimension of 64, a chunk has 16 KB of keys and 16 KB of values."""
 
 
 @compiled()
