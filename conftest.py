@@ -1,4 +1,4 @@
-"""`pytest` runs what is soon done, the chapters with the solutions among it; `pytest --long` runs all.
+"""`pytest` runs the short tests, and the chapters' tests with the solutions; `pytest --long` runs all.
 
 The hooks are in `tests/long_tests.py`.
 """
@@ -15,8 +15,8 @@ from tests.long_tests import (
     pytest_testnodedown,
 )
 
-# jsonschema, which nbformat imports, builds 38 grammars for a check of IRIs that no notebook asks for. That
-# takes seconds in each process; without the module it leaves the check out.
+# nbformat imports jsonschema, which builds 38 grammars to check IRIs. That takes seconds in each process, and no
+# notebook has IRIs. Without this module, jsonschema leaves the check out.
 sys.modules.setdefault("rfc3987_syntax", None)  # pyright: ignore[reportArgumentType]
 
 __all__ = [

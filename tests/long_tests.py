@@ -1,8 +1,8 @@
 """Which tests a run has, and with how many examples a property is tried: all with `--long`.
 
-`pytest` alone is for somebody who waits for the answer: it has every kind of test, in the cases that are soon
-done. It leaves out what is marked `long`, unless its node id is given, and what needs SmolLM2. The hooks of
-`conftest.py` in the repository's root.
+`pytest` alone is for a person who waits for the answer. It runs tests of every kind, and leaves out those that are
+marked `long` and those that need SmolLM2. A test whose node id is given always runs. `conftest.py` in the
+repository's root imports these hooks.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import pytest
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
-hypothesis.settings.register_profile("quick", max_examples=30)
-hypothesis.settings.register_profile("long")  # hypothesis' own: 100 examples
+hypothesis.settings.register_profile("quick", max_examples=30, deadline=None)
+hypothesis.settings.register_profile("long", deadline=None)  # 100 examples
 
 
 def examples(number: int) -> int:
-    """With how many examples to try an expensive property: all with `--long`, and else one in five."""
+    """The examples of an expensive property: `number` with `--long`, a fifth of it without."""
     return number if hypothesis.settings.get_current_profile_name() == "long" else -(-number // 5)
 
 
 LEFT_OUT = pytest.StashKey[int]()
-"""How many tests `--long` runs beside those that this session has."""
+"""How many tests this session leaves out, which `--long` would run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,8 +38,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own, which would choose another way to hand out tests
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Of several processes (`-n 2`) each gets tests that follow each other, and the first that is done takes
-    some of another's: fixtures are made once, and all end together."""
+    """With several processes (`-n 2`), give each one tests that follow each other, so that it makes a fixture once.
+
+    A process that is done takes some tests of another, so that all end at about the same time.
+    """
     if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "worksteal"
 
@@ -63,7 +65,7 @@ def pytest_collection_modifyitems(
 
 
 def _long_ones(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Those with one of the two markers; of a test that keeps some of its cases, the others."""
+    """The tests with one of the two markers, except for the cases that `long(keep=...)` keeps."""
     long: set[pytest.Item] = set()
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:

@@ -1,7 +1,7 @@
 """Many runs of chapters' tests in one process, which imports what is slow once.
 
-`python -m tests.course.many_runs` reads the arguments of runs from stdin, a JSON list in each line. It writes
-to stdout, likewise, pytest's exit code and what it has printed.
+`python -m tests.course.many_runs` reads the arguments of a run from each line of stdin, as a JSON list. For each
+run it writes a line to stdout: pytest's exit code and its output, as a JSON list.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Run:
     """One run.
 
     Attributes:
-        impl: whose code.
-        exercise: whose tests; `None` for all of the chapter.
-        until_wrong: whether it ends with the first test that does not pass.
+        impl: whose code is checked.
+        exercise: whose tests are run; `None` for all tests of the chapter.
+        until_wrong: whether the run ends with the first test that does not pass.
     """
 
     impl: str
@@ -61,7 +61,7 @@ def _results(chapter: Chapter, run: Run) -> list[TestResult]:
 def run_pytest(chapter: Chapter, *arguments: str) -> tuple[int, str]:
     """Run the tests of a chapter. Returns pytest's exit code, and what it has printed."""
     process = _process()
-    if process.poll() is not None:  # killed in the test before
+    if process.poll() is not None:  # a test has killed it
         _process.cache_clear()
         process = _process()
     assert process.stdin is not None
@@ -76,7 +76,7 @@ def run_pytest(chapter: Chapter, *arguments: str) -> tuple[int, str]:
 
 @functools.cache
 def _process() -> subprocess.Popen[str]:
-    """This process's own, which ends with it."""
+    """The process that serves this one, and ends with it."""
     command = [sys.executable, "-m", "tests.course.many_runs"]
     process = subprocess.Popen(
         command, cwd=folders.root(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -86,7 +86,7 @@ def _process() -> subprocess.Popen[str]:
 
 
 def main() -> None:
-    """See above."""
+    """Serve the runs on stdin."""
     for line in sys.stdin:
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):

@@ -1,5 +1,5 @@
-"""Runs every notebook, with the solutions and with untouched exercises. Each takes up to a minute, so a plain
-`pytest` runs one."""
+"""Runs every notebook, with the solutions and with untouched exercises. Each takes up to a minute, so the
+short run has only one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minipaged.course.generate import stub_of
 from minipaged.course.notebooks import cells_of, execute
 
 MOST_SECONDS = 60
-"""Of processor time, all checks in it included. A reader with two cores waits for less than that."""
+"""The most processor time of a notebook, including its checks. A reader with two cores waits less."""
 
 
 @pytest.mark.long(keep=1)
@@ -52,4 +52,4 @@ def test_the_notebooks_become_slides(tmp_path: Path) -> None:
         copy = shutil.copy(folders.notebook_file(chapter), tmp_path)
         html, _ = SlidesExporter().from_filename(str(copy))
         assert html.count("<section") > 10
-        assert "No description has been provided" not in html  # nbconvert's words for an image without any
+        assert "No description has been provided" not in html  # as nbconvert says of a bare image
