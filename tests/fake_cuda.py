@@ -102,14 +102,11 @@ class FakeGraph:
 
 
 @contextmanager
-def fake_cuda(
-    monkeypatch: pytest.MonkeyPatch, index: int = 1, **changes: object
-) -> Iterator[tuple[FakeCuda, FakeDevice]]:
-    """A machine with two GPUs, of which an engine shall use one.
+def fake_cuda(monkeypatch: pytest.MonkeyPatch, **changes: object) -> Iterator[tuple[FakeCuda, FakeDevice]]:
+    """A machine with two GPUs. The current one is device 0; the `FakeDevice` names device 1 first.
 
     Args:
         monkeypatch: for `torch.cuda`.
-        index: the device that has tensors. The current one is device 0.
         changes: of the fields of `FakeCuda`.
     """
     machine = FakeCuda(**changes)  # pyright: ignore[reportArgumentType]
@@ -144,6 +141,6 @@ def fake_cuda(
     }
     for name, stand_in in stand_ins.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
-    with FakeDevice(torch.device("cuda", index)) as tensors:
+    with FakeDevice(torch.device("cuda", 1), torch.device("cuda", 0)) as tensors:
         tensors.registered = machine.registered
         yield machine, tensors

@@ -72,19 +72,21 @@ class OnDevice(Tensor):
 
 
 class FakeDevice(TorchDispatchMode):
-    """While it is active, the device exists.
+    """While it is active, the devices exist.
 
     Args:
-        device: with its index.
+        devices: of one type, each with its index.
 
     Attributes:
+        device: the first of them.
         reads: the shapes of the tensors that were copied from the device to the CPU.
         registered: addresses of memory that was pinned without PyTorch.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, *devices: torch.device) -> None:
         super().__init__()
-        self.device = device
+        self.device = devices[0]
+        self._devices = devices
         self.reads: list[tuple[int, ...]] = []
         self.registered: list[range] = []
         self._before: list[bool] = []
@@ -136,17 +138,19 @@ class FakeDevice(TorchDispatchMode):
         if isinstance(wanted, torch.device):
             if wanted.type == "cpu":
                 return wanted
-            # There is but one mps, while "cuda" is any of several.
-            if wanted in (self.device, INSIDE) or wanted.type == "mps" == self.device.type:
-                return self.device
-            raise WrongDeviceError(f"{name} on {wanted}, where {self.device} is in use")
+            if wanted.type == "mps" == self.device.type:
+                return self.device  # there is but one, while "cuda" is any of several
+            if wanted in self._devices:
+                return wanted
+            if wanted != INSIDE:
+                raise WrongDeviceError(f"{name} on {wanted}, where {self._devices} are in use")
         if name == "copy_":
             return tensors[0].device
         shaped = {each.device for each in tensors if each.dim() > 0}
         return next(iter(shaped or {each.device for each in tensors}), torch.device("cpu"))
 
     def _check(self, name: str, tensors: Sequence[Tensor], target: torch.device, *, waits: bool) -> None:
-        if name == "_local_scalar_dense" and tensors[0].device == self.device:
+        if name == "_local_scalar_dense" and tensors[0].device in self._devices:
             self.reads.append(())
         if name not in COPIES:
             others = [each for each in tensors if each.device != target]
@@ -157,10 +161,10 @@ class FakeDevice(TorchDispatchMode):
         source = tensors[-1]
         if source.device == target:
             return
-        of_host = source if target == self.device else tensors[0]
+        of_host = source if target in self._devices else tensors[0]
         if not waits and not self._is_pinned(of_host):
             raise WrongDeviceError(f"{name} is not waited for, and the host's memory is not pinned and kept")
-        if source.device == self.device and waits:
+        if source.device in self._devices and waits:
             self.reads.append(tuple(source.shape))
 
     def _is_pinned(self, tensor: Tensor) -> bool:

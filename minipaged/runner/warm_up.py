@@ -54,11 +54,11 @@ def _launch_every_kernel(decoder: Decoder, layout: PagedLayout, max_model_len: i
     from triton import OutOfResources
 
     padding = DecodeInputs.of_padding(1, blocks_needed(max_model_len, layout.block_size), decoder.device)
-    steps = [
-        padding.metadata(1),
-        padding.metadata(max_model_len),  # programs share a sequence, and another kernel merges
-        _prompt_metadata(padding.block_tables),
-    ]
+    # The longer a sequence, the more programs share it. What merges their results is compiled for each power
+    # of two of them.
+    lengths = [2**power for power in range(max_model_len.bit_length())]
+    steps = [padding.metadata(length) for length in [*lengths, max_model_len]]
+    steps.append(_prompt_metadata(padding.block_tables))
     try:
         for metadata in steps:
             num_tokens = len(metadata.slot_mapping)
