@@ -155,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
         workloads=tuple(results),
     )
     if args.out is not None:
-        args.out.write_text(whole.to_json())
+        args.out.write_text(whole.to_json(), encoding="utf-8")
     if args.plot is not None:
         from minipaged.view.ladder_plot import plot_ladder
 
