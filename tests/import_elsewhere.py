@@ -14,14 +14,14 @@ import socket
 import sys
 from pathlib import Path
 
-UNIX_MODULES = "curses fcntl grp posix pty pwd readline resource syslog termios tty".split()
+UNIX_MODULES = """curses fcntl grp posix pty pwd readline resource syslog termios tty"""
 
 UNIX_NAMES = {
-    os: """fork forkpty register_at_fork killpg getpgid setpgid getpgrp setpgrp setsid getsid getuid geteuid getgid
-        getegid sched_getaffinity sched_setaffinity sysconf getloadavg mkfifo nice wait wait3 wait4 chown
-        fchown chroot WNOHANG WIFEXITED O_NONBLOCK O_CLOEXEC O_DIRECTORY posix_spawn pread pwrite sendfile""",
-    signal: """SIGALRM SIGKILL SIGSTOP SIGCONT SIGTSTP SIGUSR1 SIGUSR2 SIGHUP SIGQUIT SIGPIPE SIGCHLD ITIMER_REAL
-        setitimer getitimer alarm pause pthread_kill pthread_sigmask sigwait siginterrupt""",
+    os: """fork forkpty register_at_fork killpg getpgid setpgid getpgrp setpgrp setsid getsid getuid geteuid
+        getgid getegid sched_getaffinity sched_setaffinity sysconf getloadavg mkfifo nice wait wait3 wait4
+        chown fchown chroot WNOHANG WIFEXITED O_NONBLOCK O_CLOEXEC posix_spawn pread pwrite sendfile""",
+    signal: """SIGALRM SIGKILL SIGSTOP SIGCONT SIGTSTP SIGUSR1 SIGUSR2 SIGHUP SIGQUIT SIGPIPE SIGCHLD
+        ITIMER_REAL setitimer getitimer alarm pause pthread_kill pthread_sigmask sigwait siginterrupt""",
     socket: "AF_UNIX",
     select: "poll epoll kqueue",
 }
@@ -54,7 +54,7 @@ def main() -> None:
     import_all()  # so that what it needs of others is there, and keeps what it found
     for name in [name for name in sys.modules if name.partition(".")[0] in ("minipaged", "triton")]:
         del sys.modules[name]
-    for name in [*UNIX_MODULES, "triton"]:
+    for name in [*UNIX_MODULES.split(), "triton"]:
         sys.modules[name] = None  # pyright: ignore[reportArgumentType]
     for module, hidden in UNIX_NAMES.items():
         for name in hidden.split():

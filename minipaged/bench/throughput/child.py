@@ -59,7 +59,7 @@ def refuse_without_job_control() -> None:
     """
     if not hasattr(os, "killpg"):
         raise ConfigError(
-            "bench throughput stops each engine while another one runs, which Windows does not do: use Linux, "
+            "bench throughput stops each engine while another one runs, which Windows cannot do: use Linux, "
             "macOS, or Linux under Windows (WSL). `minipaged ladder` measures this engine alone, anywhere"
         )
 

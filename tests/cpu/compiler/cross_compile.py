@@ -22,7 +22,6 @@ from minipaged.cpu.compiler import code_cache
 TARGETS = {
     "neoverse-n1": "aarch64-unknown-linux-gnu",
     "apple-m1": "arm64-apple-macosx14.0.0",
-    "x86-64-v3": "x86_64-pc-windows-msvc",
 }
 """Processors by their names in LLVM, and the systems on which they are met."""
 
@@ -31,11 +30,9 @@ LOOPS = (
     "attention.cache_write_loops.write_tokens",
     "layers.layer_loops.before_bfloat16",
     "layers.layer_loops.after_float32",
-    "layers.norm_loops.norm_float32",
-    "products.panel_linear_loops.product_float32",
     "compiler.calls.run_calls",
 )
-"""All work that threads share, in one dtype each. The other loops are inside of these."""
+"""The other loops are inside of these, or are the same in the other dtype."""
 
 
 @contextmanager
@@ -47,10 +44,7 @@ def main(folder: Path) -> None:
     unoptimised: list[str] = []
     code_cache.own_cache = no_cache  # what is kept has no IR
     llvm.get_host_cpu_features = llvm.FeatureMap  # no AVX-512: the loops ask for it
-    codegen.CPUCodeLibrary._optimize_functions = lambda library, module: None
-    codegen.CPUCodeLibrary._optimize_final_module = lambda library: unoptimised.append(
-        str(library._final_module)
-    )
+    take_away(codegen.CPUCodeLibrary, unoptimised)
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     for loop in LOOPS:
@@ -60,6 +54,12 @@ def main(folder: Path) -> None:
         (folder / f"{name}.ll").write_text(unoptimised[-1], encoding="utf-8")
         for cpu, triple in TARGETS.items():
             (folder / f"{name}.{cpu}.s").write_text(assembly(unoptimised[-1], cpu, triple), encoding="utf-8")
+
+
+def take_away(library: type, unoptimised: list[str]) -> None:
+    """No library of numba's is optimised from now on. The IR of each is noted instead."""
+    library._optimize_functions = lambda self, ll_module: None
+    library._optimize_final_module = lambda self: unoptimised.append(str(self._final_module))
 
 
 def assembly(ir: str, cpu: str, triple: str) -> str:
