@@ -112,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         default="auto",
-        help="auto, cpu, cuda, cuda:N, or mps, which is experimental (default auto)",
+        help="auto, cpu, cuda, cuda:N or mps (experimental) (default auto)",
     )
     parser.add_argument(
         "--load-format",
