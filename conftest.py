@@ -15,8 +15,8 @@ from tests.long_tests import (
     pytest_testnodedown,
 )
 
-# nbformat imports jsonschema, which builds 38 grammars to check IRIs. That takes seconds in each process, and no
-# notebook has IRIs. Without this module, jsonschema leaves the check out.
+# nbformat imports jsonschema, which builds 38 grammars to check IRIs. That takes seconds in each process, and
+# no notebook has IRIs. Without this module, jsonschema leaves the check out.
 sys.modules.setdefault("rfc3987_syntax", None)  # pyright: ignore[reportArgumentType]
 
 __all__ = [

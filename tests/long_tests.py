@@ -1,8 +1,8 @@
 """Which tests a run has, and with how many examples a property is tried: all with `--long`.
 
-`pytest` alone is for a person who waits for the answer. It runs tests of every kind, and leaves out those that are
-marked `long` and those that need SmolLM2. A test whose node id is given always runs. `conftest.py` in the
-repository's root imports these hooks.
+`pytest` alone is for a person who waits for the answer. It runs tests of every kind, and leaves out those
+that are marked `long` and those that need SmolLM2. A test whose node id is given always runs.
+`conftest.py` in the repository's root imports these hooks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own, which would choose another way to hand out tests
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """With several processes (`-n 2`), give each one tests that follow each other, so that it makes a fixture once.
+    """Give each of several processes tests that follow each other, so that it makes a fixture once.
 
     A process that is done takes some tests of another, so that all end at about the same time.
     """

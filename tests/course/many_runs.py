@@ -1,7 +1,7 @@
 """Many runs of chapters' tests in one process, which imports what is slow once.
 
-`python -m tests.course.many_runs` reads the arguments of a run from each line of stdin, as a JSON list. For each
-run it writes a line to stdout: pytest's exit code and its output, as a JSON list.
+`python -m tests.course.many_runs` reads the arguments of a run from each line of stdin, as a JSON list. For
+each run it writes a line to stdout: pytest's exit code and its output, as a JSON list.
 """
 
 from __future__ import annotations
