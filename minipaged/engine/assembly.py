@@ -56,9 +56,11 @@ class Machinery:
 
 
 def assemble(
-    config: EngineConfig, model: LoadedModel | None, events: EventStream | None, *, progress: bool
+    config: EngineConfig, model: LoadedModel | None, events: EventStream | None = None, *, progress: bool
 ) -> Machinery:
     """Load the model if none is given, plan the memory, and make the other parts.
+
+    With `events`, the parts tell an observer what they do.
 
     Raises:
         ConfigError: the settings contradict each other, or the pool is too small for one request.
