@@ -7,8 +7,8 @@
 
 The events are in `minipaged/events/`. Read the modules in this order: `FORMAT.md` and `writer` (the file),
 `codec` (an event as JSON and back), `reader`, `state` (what is known at one step), `replayed` and `replay`
-(from events to a state that changes), `freeze` (to one that does not), `waste`, `rules` with `block_rules` and
-`region_rules` (what must hold), `trace` (`Trace`: all of it together), `timeline`, and `perfetto` (for
+(from events to a state that changes), `freeze` (to one that does not), `waste`, `rules` with `block_rules`
+and `region_rules` (what must hold), `trace` (`Trace`: all of it together), `timeline`, and `perfetto` (for
 ui.perfetto.dev).
 """
 
