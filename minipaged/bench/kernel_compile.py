@@ -56,6 +56,7 @@ class Variant:
         group: query heads for each KV head.
         arguments: the arguments in the kernel's order. A dtype stands for a tensor, a number for itself.
         constants: the `tl.constexpr` arguments.
+        tiles: an attention kernel's tiles.
     """
 
     name: KernelName
@@ -67,8 +68,7 @@ class Variant:
     kernel: JITFunction
     arguments: tuple[torch.dtype | int | float, ...]
     constants: Mapping[str, int | tl.dtype]
-    num_warps: int = 4
-    num_stages: int = 3
+    tiles: Tiles | None = None
 
 
 def variants(
@@ -114,14 +114,13 @@ def compile_variant(variant: Variant) -> Compiled:
     signature |= dict.fromkeys(variant.constants, "constexpr")
     chip = variant.target.removeprefix("sm_")
     is_nvidia = chip != variant.target
+    options: dict[str, int] = {"enable_fp_fusion": True}
+    if variant.tiles is not None:
+        options |= {"num_warps": variant.tiles.num_warps, "num_stages": variant.tiles.num_stages}
     compiled = triton.compile(
         ASTSource(variant.kernel, signature, constants, attributes),
         target=GPUTarget("cuda", int(chip), 32) if is_nvidia else GPUTarget("hip", chip, 64),
-        options={
-            "num_warps": variant.num_warps,
-            "num_stages": variant.num_stages,
-            "enable_fp_fusion": True,
-        },
+        options=options,
     )
     code = compiled.asm
     registers, spill_bytes = _in_cubin(code["cubin"]) if is_nvidia else _in_assembly(code["amdgcn"])
@@ -168,13 +167,10 @@ def make_variant(
     cache = (2**20 * block, block, kv_row, head_dim)  # the strides of the cache, with 2 ** 20 blocks
     table = 7  # any width
     int32, int64, float32 = torch.int32, torch.int64, torch.float32
-    decode, prefill = (rule(group, head_dim, dtype, TARGETS[target]) for rule in (decode_tiles, prefill_tiles))
-    dims: dict[str, int | tl.dtype] = {"HEAD_DIM": head_dim, "PADDED_DIM": decode.padded_dim}
-
-    def attention(tiles: Tiles) -> dict[str, int | tl.dtype]:
-        shape = {"GROUP": group, "ROWS": tiles.rows, "BLOCK_SIZE": block_size, "TILE": tiles.tokens}
-        return dims | shape | {"DOT_DTYPE": dot_dtype(dtype)}
-
+    rule = prefill_tiles if name == "prefill" else decode_tiles
+    tiles = rule(group, head_dim, dtype, TARGETS[target])
+    dims: dict[str, int | tl.dtype] = {"HEAD_DIM": head_dim, "PADDED_DIM": tiles.padded_dim}
+    shape = {"GROUP": group, "ROWS": tiles.rows, "BLOCK_SIZE": block_size, "TILE": tiles.tokens}
     match name:
         case "write_kv":
             arguments = (dtype, dtype, dtype, int64, *cache, kv_row, head_dim, kv_row, head_dim)
@@ -186,10 +182,10 @@ def make_variant(
             return Variant(*case, copy_kernel, arguments, {"TILE": COPY_TILE})
         case "decode":
             arguments = (dtype, dtype, dtype, int32, int32, 1.0, *rows, *rows, *cache, table)
-            kernel, tiles = decode_kernel, decode
+            kernel = decode_kernel
         case "decode_part":
             arguments = (dtype, float32, float32, dtype, int32, int32, 1.0, 8, *rows, *cache, table)
-            kernel, tiles = decode_part_kernel, decode
+            kernel = decode_part_kernel
         case "merge":
             arguments = (float32, float32, dtype, 8, *rows)
             constants = dims | {"PADDED_SPLITS": MAX_SPLITS}
@@ -197,5 +193,5 @@ def make_variant(
         case "prefill":
             tensors = (dtype, dtype, dtype, int32, int32, int32)
             arguments = (*tensors, 1.0, 3, *rows, *rows, *cache, table)
-            kernel, tiles = prefill_kernel, prefill
-    return Variant(*case, kernel, arguments, attention(tiles), tiles.num_warps, tiles.num_stages)
+            kernel = prefill_kernel
+    return Variant(*case, kernel, arguments, dims | shape | {"DOT_DTYPE": dot_dtype(dtype)}, tiles)

@@ -57,6 +57,6 @@ class Compiled:
         The loop over tiles issues two loads for each tile, keys and values. With 0, nothing is loaded while
         a tile is multiplied.
         """
-        loops = re.finditer(r"^( *)%.* = scf\.for .*?^\1}", self.ttgir, re.MULTILINE | re.DOTALL)
+        loops = re.finditer(r"^( *)%[^\n]* = scf\.for .*?^\1}", self.ttgir, re.MULTILINE | re.DOTALL)
         waits = [re.findall(r"ttg\.async_wait.*num = (\d+)", loop[0]) for loop in loops]
         return [int(number) for found in waits for number in found]

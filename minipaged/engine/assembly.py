@@ -11,6 +11,7 @@ import torch
 
 from minipaged.attention.backend import (
     CacheFunctions,
+    check_attention,
     resolve_backend,
     select_attention,
     select_cache_functions,
@@ -59,7 +60,8 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
     """Load the model if none is given, plan the memory, and make the other parts.
 
     Raises:
-        ConfigError: the settings contradict each other, or the pool is too small for one request.
+        ConfigError: the settings contradict each other, the pool is too small for one request, or a GPU is
+            too small for the model's attention.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
     is_own = model is None
@@ -70,6 +72,15 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
     decoder, shape = _choose_decoder(config, model.decoder, is_own=is_own), model.config
     if is_own and type(decoder) is not Decoder:
         model = replace(model, decoder=decoder)  # it has taken over the weights
+    if config.kv_layout == "paged" and (config.parts or Parts()).attention is None:
+        group = shape.num_heads // shape.num_kv_heads
+        check_attention(
+            config.attention_backend,
+            decoder.device,
+            group=group,
+            head_dim=shape.head_dim,
+            dtype=decoder.dtype,
+        )
     plan = plan_memory(
         config,
         shape,

@@ -69,7 +69,7 @@ class TritonAttention:
             paged_decode_split(query, kv_layer, tables, seq_lens, output, scale, self._gpu, splits)
 
     def _programs_at_once(self, query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata) -> int:
-        """How many programs of a split decode the GPU holds at once; one per multiprocessor if interpreted."""
+        """How many programs of a split decode the GPU holds at once. The interpreter holds one."""
         heads = (query.dtype, query.shape[1], kv_layer.shape[2:])
         if heads not in self._room:
             program = part_resources(query, kv_layer, metadata.block_tables, metadata.seq_lens, self._gpu)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 REGISTERS_AT_ONCE = 8
 """Registers are given to a thread in steps of this size."""
@@ -35,6 +37,8 @@ class Gpu:
     @classmethod
     def of(cls, device: torch.device) -> Gpu:
         """The limits of a device. The interpreter counts as a GPU with one multiprocessor, of an H100."""
+        import torch  # slow: the command line reads the limits of many GPUs without it
+
         if device.type != "cuda":
             return cls(1, registers=65_536, threads=2048, shared_bytes=228 * 1024, program_bytes=227 * 1024)
         found = torch.cuda.get_device_properties(device)

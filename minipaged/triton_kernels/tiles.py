@@ -80,7 +80,7 @@ def prefill_tiles(group: int, head_dim: int, dtype: torch.dtype, gpu: Gpu) -> Ti
     """Tiles of `paged_prefill`; arguments and errors as in `decode_tiles`."""
     bytes_ = _factor_bytes(dtype, gpu)
     rows = 32 if bytes_ == FLOAT32_BYTES else 128
-    if head_dim > 128:
+    if head_dim * bytes_ > 256:
         rows //= 2
     rows = max(rows, triton.next_power_of_2(group))
     return _fitting("prefill", rows, 32, head_dim, bytes_, 8, gpu)
@@ -101,9 +101,9 @@ def _fitting(
         tiles = replace(tiles, num_stages=2)
     if tiles.shared_bytes > gpu.program_bytes:
         raise ConfigError(
-            f"attention_backend='triton' cannot compute heads of {head_dim} numbers on this GPU: a program of "
-            f"the {kernel} kernel may need {tiles.shared_bytes:,} bytes of shared memory, and can have "
-            f"{gpu.program_bytes:,} ({rows} queries, and {tokens} keys and values at a time, of {padded_dim} "
-            f"numbers of {factor_bytes} bytes): use attention_backend='reference'"
+            f"the GPU is too small for attention_backend='triton' with heads of {head_dim} numbers: a "
+            f"program of {kernel} may need {tiles.shared_bytes:,} bytes of shared memory ({rows} queries, "
+            f"{tokens} keys and {tokens} values of {padded_dim} × {factor_bytes} bytes each, and their "
+            f"weights), and can have {gpu.program_bytes:,}: use attention_backend='reference'"
         )
     return tiles
