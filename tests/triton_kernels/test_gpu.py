@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +14,7 @@ import torch
 
 from minipaged.bench.kernel_resources import TARGETS
 from minipaged.triton_kernels.gpu import Gpu, Resources, programs_per_multiprocessor
+from minipaged.triton_kernels.setup import INTERPRET
 
 KB = 1024
 
@@ -64,3 +70,26 @@ def test_an_amd_gpu_has_one_limit_and_its_own_tensor_cores(monkeypatch: pytest.M
     monkeypatch.setattr(torch.version, "hip", "7.0")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties(9))
     assert Gpu.of(torch.device("cuda", 0)) == Gpu(40, 65_536, 1024, 64 * KB, 48 * KB, tensor_cores=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "registers", "num_programs"),
+    [("sm_90", 80, 60), ("sm_90", 128, 40), ("sm_86", 80, 20)],
+    ids=["six by shared memory", "four by registers", "two by shared memory"],
+)
+def test_splits_come_from_the_compiled_kernel(target: str, registers: int, num_programs: int) -> None:
+    """On ten multiprocessors, with two KV heads and two decodes. The prompt beside them is launched too."""
+    pytest.importorskip("triton")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.triton_kernels.pretended_gpu", target, str(registers)],
+        cwd=Path(__file__).parents[2],
+        env={name: value for name, value in os.environ.items() if name != INTERPRET},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (part, grid, shared_bytes), (merge, _, _), (prefill, _, _) = json.loads(done.stdout)
+    assert [part, merge, prefill] == ["decode_part_kernel", "merge_kernel", "prefill_kernel"]
+    assert 32 * 1024 < shared_bytes < 40 * 1024
+    assert grid == [2, num_programs // 4, 2]
