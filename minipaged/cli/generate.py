@@ -16,8 +16,8 @@ from minipaged.sampling.params import SamplingParams
 from minipaged.view.printable import one_line, printable
 
 if TYPE_CHECKING:
+    from minipaged.engine.intake import Prompt
     from minipaged.engine.outputs import CompletionOutput, RequestOutput
-    from minipaged.engine.prompts import Prompt
 
 EXIT_REQUEST_FAILED = 1
 

@@ -17,16 +17,15 @@ from minipaged.config import EngineConfig
 from minipaged.cpu.compiler.thread_limit import at_most_threads
 from minipaged.engine.assembly import assemble, make_bookkeeping
 from minipaged.engine.beam_processor import BeamProcessor
-from minipaged.engine.intake import RequestIntake
+from minipaged.engine.intake import Prompt, RequestIntake
 from minipaged.engine.one_thread import OneThread, by_one_thread
 from minipaged.engine.output_processor import OutputProcessor
 from minipaged.engine.outputs import RequestOutput
-from minipaged.engine.prompts import Prompt
-from minipaged.engine.stats import EngineStats, count_blocks
+from minipaged.engine.stats import EngineStats
 from minipaged.engine.threads import threads_worth
 from minipaged.errors import ConfigError, InvariantError, RequestIdError
 from minipaged.kv.block_manager import BlockManager
-from minipaged.kv.block_usage import BlockUsage
+from minipaged.kv.block_usage import BlockUsage, count_blocks
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.loading.loader import LoadedModel
 from minipaged.request import Request
@@ -35,7 +34,6 @@ from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.beam_search import BeamSearch
 from minipaged.sampling.defaults import SamplingDefaults
 from minipaged.sampling.params import SamplingParams
-from minipaged.scheduler.scheduler_output import SchedulerOutput
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +43,8 @@ RequestProcessor = OutputProcessor | BeamProcessor
 class LLMEngine:
     """Serves requests step by step; `LLM` wraps it for offline use.
 
-    One thread at a time may call it; `stats` and the like, which only look, are free to all. While one is
-    inside, the others' calls raise `EngineBusyError`, and change nothing.
+    One thread at a time may call it; `stats` and the like, which only look, are free to all. While one thread
+    is inside, calls from other threads raise `EngineBusyError`, and change nothing.
 
     Args:
         config: the settings.
@@ -109,7 +107,7 @@ class LLMEngine:
 
     @property
     def sampling_defaults(self) -> SamplingDefaults:
-        """How a request without parameters is sampled: what the model's files say, or nothing."""
+        """How a request without parameters is sampled, from the model's files; empty if they say nothing."""
         uses_models = self.config.generation_config == "auto"
         return self.model.config.sampling_defaults if uses_models else SamplingDefaults()
 
@@ -206,7 +204,7 @@ class LLMEngine:
             self._recover()
             raise
         try:
-            return self._take_in(plan, results)
+            return self._take_in(results)
         except BaseException:
             self._drop_everything()
             raise
@@ -225,8 +223,8 @@ class LLMEngine:
     def _drop_everything(self) -> None:
         """Replace all bookkeeping by new, empty bookkeeping, and drop all requests.
 
-        For when the bookkeeping was interrupted halfway, so that none of it can be trusted. The
-        scheduler's counts restart at 0.
+        This is for bookkeeping that was interrupted halfway, so that it cannot be trusted. The scheduler's
+        counts restart at 0.
         """
         self.kv_manager, self.scheduler = make_bookkeeping(self.config, self.memory_plan, self.kv_cache)
         self._intake = self._make_intake()
@@ -236,15 +234,18 @@ class LLMEngine:
     def _make_intake(self) -> RequestIntake:
         return RequestIntake(self.config, self.model, self.kv_manager, self.max_model_len)
 
-    def _take_in(self, plan: SchedulerOutput, results: list[SequenceResult]) -> list[RequestProcessor]:
+    def _take_in(self, results: list[SequenceResult]) -> list[RequestProcessor]:
         """Process the results of a step. Returns the processors of the requests that have new outputs."""
         self._num_steps += 1
-        running, num_in_use = self.scheduler.queues.running, self.kv_manager.num_blocks_in_tables
-        count_blocks(self._block_usage, plan.scheduled, running, num_in_use)
+        running = self.scheduler.queues.running
+        held = ((request.block_usage, request.block_tables) for request in running)
+        count_blocks(self._block_usage, held, self.kv_manager.num_blocks_in_tables)
         advanced: dict[str, RequestProcessor] = {}
         for result in results:
             item = result.item
             item.seq.num_computed_tokens += item.num_tokens
+            self._block_usage.num_copied_blocks += len(item.copies)
+            item.request.block_usage.num_copied_blocks += len(item.copies)
             processor = self._processors[item.request.request_id]
             num_tokens = processor.take(result)
             if num_tokens is not None:

@@ -1,4 +1,4 @@
-"""A decoder in compiled code in the place of a plain one: the same weights, the same results."""
+"""A compiled decoder in the place of a plain one has the same weights and gives the same results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minipaged.cpu.products.choice import ChosenLinear
 from minipaged.cpu.replace import compiled_decoder, plain_decoder
 from minipaged.errors import ConfigError
 from minipaged.model.decoder import Decoder
-from minipaged.model.leaves import Linear
+from minipaged.model.layer import Linear
 from tests.model.dense import packed_logits
 from tests.model.test_decoder import decoder_like, random_tokens
 from tests.oracle import FAMILIES, Family, make_config, make_hf_model
