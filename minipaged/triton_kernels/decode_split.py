@@ -176,6 +176,10 @@ def _parts(
     *,
     launch: bool = True,
 ) -> object:
+    """Launch `decode_part_kernel`, or only compile it. Returns the compiled kernel, if there is one.
+
+    `kernel[grid](…)` stands for `kernel.run(…, grid=grid, warmup=False)`.
+    """
     num_decodes, num_heads, head_dim = query.shape
     block_size, num_kv_heads = kv_layer.shape[2:4]
     tiles = decode_tiles(num_heads // num_kv_heads, head_dim, query.dtype, gpu)
