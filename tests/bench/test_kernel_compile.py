@@ -206,6 +206,7 @@ def test_the_command() -> None:
     assert lines[-1] == "All fit, and nothing is spilled."
 
 
+@pytest.mark.long
 def test_interpreted_kernels_are_not_compiled() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "minipaged", "bench", "kernel", "--compile-only"],
