@@ -11,6 +11,7 @@ import torch
 
 from minipaged.attention.backend import (
     CacheFunctions,
+    check_attention,
     resolve_backend,
     select_attention,
     select_cache_functions,
@@ -65,7 +66,8 @@ def assemble(
     With `events`, the parts tell an observer what they do.
 
     Raises:
-        ConfigError: the settings contradict each other, or the pool is too small for one request.
+        ConfigError: the settings contradict each other, the pool is too small for one request, or a GPU is
+            too small for the model's attention.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
     is_own = model is None
@@ -85,6 +87,15 @@ def _assemble_around(
     decoder: Decoder, config: EngineConfig, model: LoadedModel, events: EventStream | None
 ) -> Machinery:
     shape = model.config
+    if config.kv_layout == "paged" and (config.parts or Parts()).attention is None:
+        group = shape.num_heads // shape.num_kv_heads
+        check_attention(
+            config.attention_backend,
+            decoder.device,
+            group=group,
+            head_dim=shape.head_dim,
+            dtype=decoder.dtype,
+        )
     plan = plan_memory(
         config,
         shape,
