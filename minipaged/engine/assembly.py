@@ -19,7 +19,7 @@ from minipaged.attention.layout import AttentionLayout
 from minipaged.attention.paged_layout import PagedLayout
 from minipaged.baseline.attend_one import select_attend_one
 from minipaged.baseline.contiguous_layout import ContiguousLayout
-from minipaged.baseline.contiguous_manager import ContiguousManager
+from minipaged.baseline.contiguous_manager import ContiguousManager, CopySlots
 from minipaged.baseline.uncached_layout import UncachedLayout
 from minipaged.baseline.uncached_manager import UncachedManager
 from minipaged.config import EngineConfig
@@ -93,7 +93,7 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         device=decoder.device,
         copy_blocks=_copy_blocks(config, decoder),
     )
-    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache)
+    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache.copy_slots)
     layout = _make_layout(config, decoder, kv_cache)
     runner = ModelRunner(
         decoder,
@@ -205,9 +205,15 @@ def load_configured_model(
 
 
 def make_bookkeeping(
-    config: EngineConfig, plan: MemoryPlan, kv_cache: KVCache
+    config: EngineConfig, plan: MemoryPlan, copy_slots: CopySlots
 ) -> tuple[KVManager, Scheduler]:
-    """Make the KV manager and the scheduler of an engine, without any requests."""
+    """Make the KV manager and the scheduler of an engine, without any requests.
+
+    Args:
+        config: the settings.
+        plan: the memory.
+        copy_slots: how a contiguous cache copies slots when a request forks.
+    """
     swap_space = None
     match config.kv_layout:
         case "paged":
@@ -220,7 +226,7 @@ def make_bookkeeping(
                 config.block_size,
                 reserve=config.reserve,
                 max_model_len=plan.max_model_len,
-                copy_slots=kv_cache.copy_slots,
+                copy_slots=copy_slots,
             )
         case "none":
             manager = UncachedManager(config.block_size)

@@ -226,7 +226,9 @@ class LLMEngine:
         For when the bookkeeping was interrupted halfway, so that none of it can be trusted. The
         scheduler's counts restart at 0.
         """
-        self.kv_manager, self.scheduler = make_bookkeeping(self.config, self.memory_plan, self.kv_cache)
+        self.kv_manager, self.scheduler = make_bookkeeping(
+            self.config, self.memory_plan, self.kv_cache.copy_slots
+        )
         self._intake = self._make_intake()
         self._requests.clear()
         self._processors.clear()
