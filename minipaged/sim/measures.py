@@ -90,7 +90,7 @@ class SimulationResult:
         prefix_cache_hits: prompt tokens found in the prefix cache.
         mean_batch: running requests, averaged over the time of the steps.
         mean_step: mean time of a step, in seconds.
-        normalized_latency: mean over the requests of latency / output tokens (paper, section 6.1), in seconds.
+        normalized_latency: latency / output tokens, mean over the requests (paper, section 6.1), in seconds.
         latency: from arrival to the last token.
         time_to_first_token: from arrival to the first token.
         time_per_output_token: between the tokens of a request, after the first one.
@@ -136,7 +136,7 @@ class Measures:
         sample_every: after how many steps the memory is looked at. Looking is slower than a step.
     """
 
-    def __init__(self, simulation: Simulation, *, sample_every: int = 16) -> None:
+    def __init__(self, simulation: Simulation, *, sample_every: int = 64) -> None:
         self._simulation = simulation
         self._sample_every = sample_every
         self.restart()

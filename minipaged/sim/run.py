@@ -36,7 +36,7 @@ def simulate(
     requests: Iterable[TimedRequest],
     *,
     watch: Watch = lambda num_finished: None,
-    sample_every: int = 16,
+    sample_every: int = 64,
 ) -> SimulationResult:
     """Serve all requests, each from the moment of its arrival.
 
@@ -69,7 +69,7 @@ def simulate_full(
     num_steps: int,
     warm_up: int,
     watch: Watch = lambda num_steps: None,
-    sample_every: int = 4,
+    sample_every: int = 16,
 ) -> SimulationResult:
     """Serve a queue that is never empty, for a number of steps.
 

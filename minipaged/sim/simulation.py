@@ -24,6 +24,7 @@ from minipaged.scheduler.scheduler_output import SchedulerOutput
 from minipaged.sim.step_time import StepLoad, StepTime
 from minipaged.sim.timed_request import TimedRequest
 
+
 @dataclass
 class Served:
     """A request in the simulation, and its times on the simulation's clock.
@@ -160,25 +161,30 @@ class Simulation:
 
     def _sample(self, request: Request, seq: Sequence) -> None:
         """Give a sequence its next token. At the end of the prompt, fork the other samples first."""
-        samples = [seq]
-        if seq.num_computed_tokens == seq.num_prompt_tokens and not request.has_forked:
-            for index in range(1, request.params.n):
-                child = Sequence(request.prompt_token_ids, index)
-                self.manager.fork(seq, child, seq.num_computed_tokens)
-                samples.append(child)
-            request.sequences += samples[1:]
-        served = self._served[request]
-        if served.first_token is None:
-            served.first_token = self.clock
-        for sample in samples:
-            sample.token_ids.append(-1 - sample.index)  # another token for each sample, and none of a prompt
-            if len(sample.token_ids) - sample.num_prompt_tokens >= request.max_tokens:
-                sample.finish_reason = "length"
-                self.manager.free(sample)
+        if len(seq.token_ids) == seq.num_prompt_tokens:
+            self._fork_samples(request, seq)
+            served = self._served[request]
+            served.first_token = served.first_token or self.clock
+            for sample in request.sequences:
+                self._append_token(request, sample)
+        else:
+            self._append_token(request, seq)
+
+    def _fork_samples(self, request: Request, parent: Sequence) -> None:
+        for index in range(1, request.params.n):
+            child = Sequence(request.prompt_token_ids, index)
+            self.manager.fork(parent, child, parent.num_computed_tokens)
+            request.sequences.append(child)
+
+    def _append_token(self, request: Request, seq: Sequence) -> None:
+        seq.token_ids.append(-1 - seq.index)  # another token for each sample, and none of a prompt
+        if len(seq.token_ids) - seq.num_prompt_tokens < request.max_tokens:
+            return
+        seq.finish_reason = "length"
+        self.manager.free(seq)
         if request.is_finished:
             self.scheduler.retire(request)
-            del self._served[request]
-            self._deliver(served)
+            self._deliver(self._served.pop(request))
 
     def _deliver(self, served: Served) -> None:
         self._undelivered.append(served)

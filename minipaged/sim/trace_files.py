@@ -109,9 +109,7 @@ def at_times(
     Returns:
         The requests, and how many were left out.
     """
-    fitting = [
-        each for each in lengths if each.num_prompt_tokens + each.num_output_tokens <= max_model_len
-    ]
+    fitting = [each for each in lengths if each.num_prompt_tokens + each.num_output_tokens <= max_model_len]
     timed = [
         TimedRequest(arrival, each.num_prompt_tokens, each.num_output_tokens)
         for each, arrival in zip(fitting, arrivals, strict=False)
