@@ -66,37 +66,35 @@ def simulate_full(
     simulation: Simulation,
     requests: Iterable[TimedRequest],
     *,
-    num_steps: int,
-    warm_up: int,
-    watch: Watch = lambda num_steps: None,
+    num_requests: int,
+    warm_up: int = 100,
+    watch: Watch = lambda num_finished: None,
     sample_every: int = 16,
 ) -> SimulationResult:
-    """Serve a queue that is never empty, for a number of steps.
+    """Serve a queue that is never empty, until a number of requests are answered.
 
     The arrival times have no effect: there are always requests that wait. So the result shows what the
-    system can do at most.
+    system can do at most. Latencies are without a meaning here.
 
     Args:
         simulation: a new simulation.
         requests: a stream that does not end before the simulation.
-        num_steps: steps to measure.
+        num_requests: answered requests to measure.
         warm_up: answered requests before the measurement. The first requests all start together, so the
             memory is not yet filled as it is later.
-        watch: told the number of steps so far.
+        watch: told the number of answered requests, about every hundred steps.
         sample_every: after how many steps the memory is looked at.
     """
     measures = Measures(simulation, sample_every=sample_every)
     coming = iter(requests)
-    is_warm, last = False, num_steps
-    while not is_warm or simulation.num_steps < last:
-        while simulation.num_waiting < _QUEUE:
-            simulation.add(next(coming))
-        simulation.step()
-        if not is_warm and measures.num_finished >= warm_up:
-            is_warm, last = True, simulation.num_steps + num_steps
-            measures.restart()
-        if simulation.num_steps % 100 == 0:
-            watch(simulation.num_steps)
+    for wanted in (warm_up, num_requests):
+        measures.restart()
+        while measures.num_finished < wanted:
+            while simulation.num_waiting < _QUEUE:
+                simulation.add(next(coming))
+            simulation.step()
+            if simulation.num_steps % 100 == 0:
+                watch(measures.num_finished)
     return measures.result()
 
 

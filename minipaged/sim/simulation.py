@@ -163,8 +163,7 @@ class Simulation:
         """Give a sequence its next token. At the end of the prompt, fork the other samples first."""
         if len(seq.token_ids) == seq.num_prompt_tokens:
             self._fork_samples(request, seq)
-            served = self._served[request]
-            served.first_token = served.first_token or self.clock
+            self._served[request].first_token = self.clock
             for sample in request.sequences:
                 self._append_token(request, sample)
         else:
