@@ -70,6 +70,7 @@ class Simulation:
         self.on_step: Callable[[float], None] = lambda seconds: None
         self.on_finished: Callable[[Served], None] = lambda served: None
         self._plan = plan
+        self._max_num_seqs = config.max_num_seqs
         self._step_time = step_time
         self._answers_together = answers_together
         self._served: dict[Request, Served] = {}
@@ -96,6 +97,10 @@ class Simulation:
             raise RequestTooLargeError(
                 f"{timed.num_prompt_tokens:,} prompt and {timed.num_output_tokens:,} output tokens are more "
                 f"than max_model_len={self._plan.max_model_len:,}"
+            )
+        if timed.num_samples > self._max_num_seqs:
+            raise RequestTooLargeError(
+                f"{timed.num_samples} samples run together, but max_num_seqs is {self._max_num_seqs}"
             )
         self.manager.check_fits(
             timed.num_prompt_tokens, timed.num_output_tokens, timed.num_samples, "samples"

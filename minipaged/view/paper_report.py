@@ -13,9 +13,8 @@ from minipaged.view.whole_table import WholeTable
 
 def paper_report(figure: PaperFigure) -> RenderableType:
     """The numbers of a figure, and the remarks."""
-    table = WholeTable(
-        f"{figure.name}. {figure.title}", "", "paper (quoted)", "simulated here", "ours / paper"
-    )
+    title = f"{figure.name}. {figure.title}. The paper's numbers are quoted, ours are simulated here."
+    table = WholeTable(title, "", "paper", "ours", "ratio")
     for row in figure.rows:
         table.add_row(row.what, _paper(row), _number(row.ours), _ratio(row))
     return Group(table, *(Text(f"- {remark}") for remark in figure.remarks), Text())

@@ -63,11 +63,11 @@ def fig13(setting: Setting) -> PaperFigure:
     for lengths, rate, quoted in loads:
         for name, paper in quoted.items():
             batch = setting.at_rate(name, "OPT-13B", lengths, rate).mean_batch
-            what = f"{find_system(name).title}, {lengths.name}, {rate:g} requests/s"
+            what = f"{name}, {lengths.name} at {rate:g} requests/s"
             rows.append(Comparison(what, batch, exactly(paper)))
         for name, paper in quoted.items():
             batch = setting.full(name, "OPT-13B", setting.drawn(lengths)).mean_batch
-            what = f"{find_system(name).title}, {lengths.name}, a full queue"
+            what = f"{name}, {lengths.name}, a full queue"
             rows.append(Comparison(what, batch, exactly(paper)))
     return PaperFigure(
         name="fig13",

@@ -41,12 +41,12 @@ def fig12(setting: Setting) -> PaperFigure:
         count = setting.num_requests if lengths is SHAREGPT else 3 * setting.num_requests
         for model in _MODELS:
             best = setting.full("vllm", model, setting.drawn(lengths), num_requests=count)
-            rows.append(Comparison(f"{model}, {lengths.name}: vLLM, requests/s", best.requests_per_second))
+            rows.append(Comparison(f"{model}, {lengths.name}: vllm, requests/s", best.requests_per_second))
             for name, paper in quoted.items():
                 rate = setting.full(
                     name, model, setting.drawn(lengths), num_requests=count
                 ).requests_per_second
-                what = f"{model}, {lengths.name}: vLLM / {name}"
+                what = f"{model}, {lengths.name}: vllm / {name}"
                 rows.append(Comparison(what, best.requests_per_second / rate, paper))
     return PaperFigure(
         name="fig12",
@@ -71,7 +71,7 @@ def fig14(setting: Setting) -> PaperFigure:
         )
         quoted = exactly(1.3) if num_samples == 1 else None
         what = f"{num_samples} samples" if num_samples > 1 else "basic sampling"
-        rows.append(Comparison(f"{what}: vLLM / Orca (Oracle)", ours / oracle, quoted))
+        rows.append(Comparison(f"{what}: vllm / orca-oracle", ours / oracle, quoted))
     return PaperFigure(
         name="fig14",
         title="Parallel sampling, OPT-13B, lengths like Alpaca's: sustained request rates",
@@ -95,7 +95,7 @@ def fig16(setting: Setting) -> PaperFigure:
             ).requests_per_second
             for system in ("minipaged", "orca-oracle")
         )
-        what = f"{name} prefix of {num_tokens} tokens: with a prefix cache / Orca (Oracle)"
+        what = f"prefix of {num_tokens} tokens ({name}): minipaged / orca-oracle"
         rows.append(Comparison(what, ours / oracle, exactly(paper)))
     return PaperFigure(
         name="fig16",
@@ -115,7 +115,7 @@ def fig17(setting: Setting) -> PaperFigure:
         for name in ("vllm", "orca-oracle", "orca-pow2", "orca-max")
     }
     rows = [
-        Comparison(f"vLLM / {name}", rates["vllm"] / rate, exactly(2.0) if name == "orca-oracle" else None)
+        Comparison(f"vllm / {name}", rates["vllm"] / rate, exactly(2.0) if name == "orca-oracle" else None)
         for name, rate in rates.items()
         if name != "vllm"
     ]
