@@ -1,0 +1,111 @@
+"""`minipaged simulate` and its subcommands, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from minipaged.cli.main import main
+
+
+def simulate(*arguments: str) -> int:
+    try:
+        return main(["simulate", *arguments])
+    except SystemExit as ended:
+        assert isinstance(ended.code, int)
+        return ended.code
+
+
+def test_a_run_shows_its_numbers_and_what_they_rest_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate("--requests", "8", "--kv-memory", "12GiB") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "OPT-13B on 1 × A100-40GB; 983 blocks of 16 tokens. Simulated here." in shown
+    assert "1,555 GB/s and 312 TFLOPS" in shown
+    assert "requests answered 8" in shown
+
+
+def test_json_and_plot(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "run.svg"
+    arguments = (
+        "--requests",
+        "20",
+        "--lengths",
+        "alpaca",
+        "--samples",
+        "2",
+        "--json",
+        "--plot",
+        str(picture),
+    )
+    assert simulate(*arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["settings"]["lengths"] == "alpaca"
+    assert document["result"]["num_requests"] == 20
+    assert document["result"]["sharing_saving"] > 0
+    assert "<svg" in picture.read_text()
+
+
+def test_requests_from_a_trace_and_from_conversations(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text('{"arrival": 0, "prompt_tokens": 9, "output_tokens": 2}\n' * 3)
+    assert simulate("--trace", str(trace), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["result"]["prompt_tokens"] == 27
+    turns = [
+        {"from": "human", "value": "Tell me a story."},
+        {"from": "gpt", "value": "Once there was a cat."},
+    ]
+    long = [{"from": "human", "value": "a b c d " * 2000}, {"from": "gpt", "value": "no"}]
+    conversations = tmp_path / "share.json"
+    conversations.write_text(json.dumps([{"conversations": turns}, {"conversations": long}]))
+    assert simulate("--sharegpt", str(conversations), "--json") == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["result"]["num_requests"] == 1
+    assert "1 requests of" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--system", "orca"), "'orca' is not a system: fastertransformer, orca-max"),
+        (("--device", "A99"), "'A99' is not a known device"),
+        (("--model", "OPT-66B"), "leaves no memory for the KV cache of OPT-66B"),
+        (("--rate", "0"), "'0' is not above 0"),
+        (("--rate", "nan"), "'nan' is not a number of at least 0"),
+        (("--burst", "-1"), "'-1' is not a number of at least 0"),
+        (("--efficiency", "2"), "'2' is not a number above 0 and at most 1"),
+        (("--kv-memory", "1MiB"), "ask for max_model_len"),
+        (("--trace", "nowhere.jsonl"), "nowhere.jsonl"),
+        (("--samples", "300"), "n must be"),
+        (("--prefix-tokens", "2047"), "leaves no room for a prompt"),
+        (("paper", "fig1"), "'fig1' is not simulated: fig2"),
+        (("calibrate", "--model", "no-such-model-here"), "no-such-model-here"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate(*arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_a_figure_of_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate("paper", "fig16", "--requests", "20") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "The paper's numbers are quoted, ours are simulated here." in shown
+    assert "3.58" in shown
+    assert simulate("paper", "fig16", "--requests", "20", "--json") == 0
+    (figure,) = json.loads(capsys.readouterr().out)
+    assert [row["paper"] for row in figure["rows"]] == [[1.67, 1.67], [3.58, 3.58]]
+
+
+def test_a_calibration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate("calibrate", "--requests", "20") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Held out: 20 requests at once" in shown
+    assert "preemptions" in shown
