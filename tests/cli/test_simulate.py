@@ -14,8 +14,7 @@ def simulate(*arguments: str) -> int:
     try:
         return main(["simulate", *arguments])
     except SystemExit as ended:
-        assert isinstance(ended.code, int)
-        return ended.code
+        return int(ended.code or 0)
 
 
 def test_a_run_shows_its_numbers_and_what_they_rest_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,18 +27,8 @@ def test_a_run_shows_its_numbers_and_what_they_rest_on(capsys: pytest.CaptureFix
 
 def test_json_and_plot(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     picture = tmp_path / "run.svg"
-    arguments = (
-        "--requests",
-        "20",
-        "--lengths",
-        "alpaca",
-        "--samples",
-        "2",
-        "--json",
-        "--plot",
-        str(picture),
-    )
-    assert simulate(*arguments) == 0
+    load = ("--requests", "20", "--lengths", "alpaca", "--samples", "2")
+    assert simulate(*load, "--json", "--plot", str(picture)) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["settings"]["lengths"] == "alpaca"
     assert document["result"]["num_requests"] == 20
@@ -56,7 +45,7 @@ def test_requests_from_a_trace_and_from_conversations(
     assert json.loads(capsys.readouterr().out)["result"]["prompt_tokens"] == 27
     turns = [
         {"from": "human", "value": "Tell me a story."},
-        {"from": "gpt", "value": "Once there was a cat."},
+        {"from": "gpt", "value": "There was a cat."},
     ]
     long = [{"from": "human", "value": "a b c d " * 2000}, {"from": "gpt", "value": "no"}]
     conversations = tmp_path / "share.json"
@@ -77,9 +66,9 @@ def test_requests_from_a_trace_and_from_conversations(
         (("--rate", "nan"), "'nan' is not a number of at least 0"),
         (("--burst", "-1"), "'-1' is not a number of at least 0"),
         (("--efficiency", "2"), "'2' is not a number above 0 and at most 1"),
-        (("--kv-memory", "1MiB"), "ask for max_model_len"),
+        (("--kv-memory", "1MiB"), "Give the KV cache more memory"),
         (("--trace", "nowhere.jsonl"), "nowhere.jsonl"),
-        (("--samples", "300"), "n must be"),
+        (("--samples", "300"), "300 samples run together, but max_num_seqs is 256"),
         (("--prefix-tokens", "2047"), "leaves no room for a prompt"),
         (("paper", "fig1"), "'fig1' is not simulated: fig2"),
         (("calibrate", "--model", "no-such-model-here"), "no-such-model-here"),

@@ -1,4 +1,4 @@
-"""A calibration from end to end, with few requests. How good it is depends on the machine, so no test says."""
+"""A calibration from end to end, with few requests. How well it predicts depends on the machine."""
 
 from __future__ import annotations
 
