@@ -6,7 +6,7 @@ import argparse
 import json
 
 from minipaged.cli.arguments import positive_int, share
-from minipaged.cli.ladder import seed
+from minipaged.cli.ladder import picture, seed
 from minipaged.cli.streams import remark, stdout_console
 
 NUM_REQUESTS = 1000
@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=seed, metavar="N", default=0, help="(default 0)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--plot", type=picture, metavar="FILE.png", help="draw the figures into a file")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,10 +57,13 @@ def run(args: argparse.Namespace) -> int:
     made = []
     for figure in [find_figure(name) for name in names]:
         result = figure(setting)
-        if args.json:
-            made.append(asdict(result))
-        else:
+        made.append(result)
+        if not args.json:
             stdout_console().print(paper_report(result))
     if args.json:
-        print(json.dumps(made, indent=2))
+        print(json.dumps([asdict(result) for result in made], indent=2))
+    if args.plot is not None:
+        from minipaged.view.paper_plot import plot_paper
+
+        plot_paper(made, args.plot)
     return 0

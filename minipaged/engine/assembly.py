@@ -107,7 +107,7 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
 
 
 def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> Decoder:
-    """What computes a model: the plain decoder, or on a CPU one in compiled code.
+    """The decoder that computes a model: the plain one, or on a CPU possibly one in compiled code.
 
     Args:
         config: the settings.

@@ -83,8 +83,10 @@ def test_bad_input_is_one_line(
     assert len(error.strip().splitlines()) == 1
 
 
-def test_a_figure_of_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
-    assert simulate("paper", "fig16", "--requests", "20") == 0
+def test_a_figure_of_the_paper(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "figure.svg"
+    assert simulate("paper", "fig16", "--requests", "20", "--plot", str(picture)) == 0
+    assert "<svg" in picture.read_text()
     shown = " ".join(capsys.readouterr().out.split())
     assert "The paper's numbers are quoted, ours are simulated here." in shown
     assert "3.58" in shown

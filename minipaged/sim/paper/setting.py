@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -93,11 +92,17 @@ class Setting:
         return simulate_full(simulation, requests, num_requests=wanted, warm_up=min(wanted, WARM_UP))
 
     def at_rate(
-        self, system: str, model: PaperModel, lengths: LengthDistribution, rate: float
+        self,
+        system: str,
+        model: PaperModel,
+        lengths: LengthDistribution,
+        rate: float,
+        *,
+        num_requests: int | None = None,
     ) -> SimulationResult:
         """A system under Poisson arrivals."""
         self.tell(f"{system}, {model}, {lengths.name} at {rate:g} requests/s")
         simulation = make_simulation(find_system(system), self.deployment(model))
         rng = np.random.default_rng(self.seed)
-        requests = islice(stream(lengths, poisson(rate, rng), rng), self.num_requests)
+        requests = stream(lengths, poisson(rate, rng), rng, num_requests=num_requests or self.num_requests)
         return simulate(simulation, requests)

@@ -1,7 +1,8 @@
 """Fig. 12, 14, 16 and 17: the rates that the systems sustain.
 
 The rate of a system is that with a queue that is never empty. An open queue grows without end at any higher
-rate, and so does the latency. The paper compares rates at equal latencies, just before that happens.
+rate, and so does the latency. The paper compares rates at equal latencies, just before that happens. Fig. 12
+does so as well, for one of its panels.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from minipaged.sim.lengths import ALPACA, SHAREGPT
 from minipaged.sim.paper.comparison import Comparison, PaperFigure, exactly
+from minipaged.sim.paper.latency import rate_at_latency
 from minipaged.sim.paper.setting import PaperModel, Setting
 from minipaged.sim.timed_request import TimedRequest
 
@@ -48,6 +50,7 @@ def fig12(setting: Setting) -> PaperFigure:
                 ).requests_per_second
                 what = f"{model}, {lengths.name}: vllm / {name}"
                 rows.append(Comparison(what, best.requests_per_second / rate, paper))
+    rows += _at_equal_latency(setting)
     return PaperFigure(
         name="fig12",
         title="Sustained request rates, single sequences",
@@ -55,10 +58,25 @@ def fig12(setting: Setting) -> PaperFigure:
         remarks=(
             _PEAKS,
             "The paper gives a range over its three models on ShareGPT, and curves only on Alpaca.",
+            "Equal latency: ten times that of a request alone, per output token.",
             "FasterTransformer answers a batch when its longest request ends. Its padding is not counted, so "
             "the real one is slower.",
         ),
     )
+
+
+def _at_equal_latency(setting: Setting) -> list[Comparison]:
+    """The paper's own comparison, for OPT-13B and ShareGPT."""
+    alone = setting.at_rate("vllm", "OPT-13B", SHAREGPT, 0.01, num_requests=20).normalized_latency
+    rates = {
+        name: rate_at_latency(setting, name, "OPT-13B", SHAREGPT, 10 * alone)
+        for name in ("vllm", "orca-oracle", "orca-max", "fastertransformer")
+    }
+    quoted = {"orca-oracle": (1.7, 2.7), "orca-max": (2.7, 8.0), "fastertransformer": (1.0, 22.0)}
+    return [
+        Comparison(f"OPT-13B, ShareGPT, equal latency: vllm / {name}", rates["vllm"] / rates[name], paper)
+        for name, paper in quoted.items()
+    ]
 
 
 def fig14(setting: Setting) -> PaperFigure:

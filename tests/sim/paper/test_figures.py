@@ -7,8 +7,10 @@ import math
 import pytest
 
 from minipaged.errors import ConfigError
+from minipaged.sim.lengths import SHAREGPT
 from minipaged.sim.paper.comparison import Comparison, PaperFigure
 from minipaged.sim.paper.figures import FIGURES, find_figure
+from minipaged.sim.paper.latency import rate_at_latency
 from minipaged.sim.paper.setting import Setting
 
 FEW = Setting(num_requests=15)
@@ -70,6 +72,14 @@ def test_the_same_seed_gives_the_same_figure() -> None:
     make = find_figure("fig16")
     assert make(FEW) == make(FEW)
     assert make(FEW) != make(Setting(num_requests=15, seed=1))
+
+
+def test_a_rate_at_a_latency_is_reached_between_rates_with_less_and_with_more() -> None:
+    alone = FEW.at_rate("orca-max", "OPT-13B", SHAREGPT, 0.01).normalized_latency
+    slow, fast = (
+        rate_at_latency(FEW, "orca-max", "OPT-13B", SHAREGPT, factor * alone) for factor in (1.2, 3.0)
+    )
+    assert 0 < slow < fast
 
 
 def test_an_unknown_figure_is_refused() -> None:
