@@ -77,7 +77,7 @@ def some_requests(seed: int, count: int, most_samples: int, num_prefix_tokens: i
 def test_every_step_is_that_of_the_real_engine(
     name: str, most_samples: int, num_prefix_tokens: int, seed: int, model: LoadedModel
 ) -> None:
-    config = EngineConfig(block_size=BLOCK_SIZE, max_model_len=48, **SYSTEMS[name])
+    config = EngineConfig(**(SYSTEMS[name] | EngineOptions(block_size=BLOCK_SIZE, max_model_len=48)))
     engine = LLMEngine(config, model)
     simulation = Simulation(config, engine.memory_plan, one_second)
     requests = some_requests(seed, 14, most_samples, num_prefix_tokens)
@@ -145,7 +145,7 @@ def test_the_engines_own_memory_breakdown_is_seen_in_a_step(model: LoadedModel) 
 def test_every_request_is_answered_once_and_its_tokens_add_up(
     seed: int, most_samples: int, name: str, together: bool
 ) -> None:
-    config = EngineConfig(block_size=BLOCK_SIZE, **SYSTEMS[name])
+    config = EngineConfig(**(SYSTEMS[name] | EngineOptions(block_size=BLOCK_SIZE)))
     simulation = Simulation(config, plan(config.num_blocks or 0, 48), one_second, answers_together=together)
     requests = some_requests(seed, 20, most_samples, 0)
     result = simulate(simulation, requests)
@@ -245,7 +245,7 @@ def test_copies_of_forks_are_counted(options: EngineOptions, num_copied: list[in
         seen.append(load.num_copied_tokens)
         return 1.0
 
-    simulation = Simulation(EngineConfig(block_size=4, **options), plan(100), remember)
+    simulation = Simulation(EngineConfig(**(options | EngineOptions(block_size=4))), plan(100), remember)
     served(simulation, [TimedRequest(0.0, 6, 3, num_samples=2)])
     assert seen == num_copied
 
