@@ -74,9 +74,10 @@ def test_the_same_seed_gives_the_same_figure() -> None:
 
 
 def test_a_rate_at_a_latency_is_reached_between_rates_with_less_and_with_more() -> None:
-    alone = FEW.at_rate("orca-max", "OPT-13B", SHAREGPT, 0.01).normalized_latency
+    setting = Setting(num_requests=80)
+    alone = setting.at_rate("orca-max", "OPT-13B", SHAREGPT, 0.01).normalized_latency
     slow, fast = (
-        rate_at_latency(FEW, "orca-max", "OPT-13B", SHAREGPT, factor * alone) for factor in (1.2, 3.0)
+        rate_at_latency(setting, "orca-max", "OPT-13B", SHAREGPT, factor * alone) for factor in (1.1, 2.0)
     )
     assert 0 < slow < fast
 
