@@ -100,3 +100,15 @@ def test_a_calibration(capsys: pytest.CaptureFixture[str]) -> None:
     shown = " ".join(capsys.readouterr().out.split())
     assert "Held out: 20 requests at once" in shown
     assert "preemptions" in shown
+
+
+def test_a_fleet(capsys: pytest.CaptureFixture[str]) -> None:
+    load = ("--rate", "6", "--requests", "60", "--prefix-tokens", "64", "--prefixes", "4")
+    assert simulate("fleet", *load, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["num_replicas"] >= document["rate"] / document["knee"] > 1
+    assert set(document["routed"]) == {"random", "least-loaded", "prefix"}
+    assert simulate("fleet", "--rate", "0.1", "--requests", "20") == 0
+    assert "0.1 requests/s need 1 replicas, 1 × A100-40GB" in capsys.readouterr().out
+    assert simulate("fleet", "--tpot", "0.001", "--requests", "20") == 2
+    assert "no number of replicas keeps targets" in capsys.readouterr().err

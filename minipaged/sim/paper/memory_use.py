@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from minipaged.sim.lengths import ALPACA, SHAREGPT
-from minipaged.sim.measures import SimulationResult
 from minipaged.sim.paper.comparison import Comparison, PaperFigure, exactly
 from minipaged.sim.paper.setting import Setting
 from minipaged.sim.systems import find_system
@@ -22,11 +21,10 @@ def fig2(setting: Setting) -> PaperFigure:
     """Fig. 2: shares of the KV memory, OPT-13B and ShareGPT."""
     rows: list[Comparison] = []
     for name, quoted in _ORCA.items():
-        seen = _uses(setting.full(name, "OPT-13B", setting.drawn(SHAREGPT)))
+        seen = _uses(setting, name)
         for use, ours, paper in zip(_USES, seen, quoted, strict=True):
             rows.append(Comparison(f"{find_system(name).title}: {use}, %", ours, exactly(paper)))
-    seen = _uses(setting.full("vllm", "OPT-13B", setting.drawn(SHAREGPT)))
-    rows.append(Comparison("vLLM: token states, %", seen[0], exactly(96.3)))
+    rows.append(Comparison("vLLM: token states, %", _uses(setting, "vllm")[0], exactly(96.3)))
     return PaperFigure(
         name="fig2",
         title="Where the KV memory goes: OPT-13B, lengths like ShareGPT's, a queue that is never empty",
@@ -34,16 +32,17 @@ def fig2(setting: Setting) -> PaperFigure:
         remarks=(
             "Pow2 reserves prompt + output rounded up to a power of two, 2,048 slots at most. The slots that "
             "the buddy allocator adds when it rounds this up once more count as external, as in the paper.",
-            "A batch of ten requests varies much, so a short run can be many points off: take thousands of "
-            "requests (--requests) before a difference of a few points means something.",
+            "A batch of ten requests varies much, so a run of a few hundred requests can be many points off. "
+            "This one has three times --requests.",
             "For Oracle and Pow2 the paper has some points more of external fragmentation. Only the mean "
             "lengths of its requests are known, and how much rounding wastes depends on the others.",
         ),
     )
 
 
-def _uses(result: SimulationResult) -> tuple[float, float, float, float]:
+def _uses(setting: Setting, system: str) -> tuple[float, float, float, float]:
     """Shares in %, in the order of `_USES`. What is free for a moment counts as other."""
+    result = setting.full(system, "OPT-13B", setting.drawn(SHAREGPT), num_requests=3 * setting.num_requests)
     memory = {name: 100 * share for name, share in result.memory.items()}
     return (
         memory["token_states"],
