@@ -20,6 +20,7 @@ from minipaged.attention.layout import AttentionLayout
 from minipaged.attention.paged_layout import PagedLayout
 from minipaged.baseline.attend_one import select_attend_one
 from minipaged.baseline.contiguous_layout import ContiguousLayout
+from minipaged.baseline.contiguous_manager import CopySlots
 from minipaged.baseline.uncached_layout import UncachedLayout
 from minipaged.config import EngineConfig
 from minipaged.cpu.compiler.thread_limit import at_most_threads
@@ -119,7 +120,7 @@ def _assemble_around(
         device=decoder.device,
         copy_blocks=_copy_blocks(config, decoder),
     )
-    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache, events)
+    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache.copy_slots, events)
     layout = _make_layout(config, decoder, kv_cache)
     warm_up(config, decoder, layout, max_model_len=plan.max_model_len)
     runner = ModelRunner(
@@ -232,11 +233,15 @@ def load_configured_model(
 
 
 def make_bookkeeping(
-    config: EngineConfig, plan: MemoryPlan, kv_cache: KVCache, events: EventStream | None
+    config: EngineConfig, plan: MemoryPlan, copy_slots: CopySlots, events: EventStream | None = None
 ) -> tuple[KVManager, Scheduler]:
     """Make the KV manager and the scheduler of an engine, without any requests.
 
-    With `events`, they are the classes that tell an observer what they do.
+    Args:
+        config: the settings.
+        plan: the memory.
+        copy_slots: how a contiguous cache copies slots when a request forks.
+        events: if given, the manager and the scheduler tell an observer what they do.
     """
     kinds = PLAIN if events is None else OBSERVED
     swap_space = None
@@ -251,7 +256,7 @@ def make_bookkeeping(
                 config.block_size,
                 reserve=config.reserve,
                 max_model_len=plan.max_model_len,
-                copy_slots=kv_cache.copy_slots,
+                copy_slots=copy_slots,
             )
         case "none":
             manager = kinds.uncached(config.block_size)
