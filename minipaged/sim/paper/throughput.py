@@ -58,6 +58,8 @@ def fig12(setting: Setting) -> PaperFigure:
         remarks=(
             _PEAKS,
             "The paper gives a range over its three models on ShareGPT, and curves only on Alpaca.",
+            "On OPT-175B, a full KV cache takes nearly as long to read as the weights (283 GB and 349 GB), so "
+            "a larger batch gains less. The paper's range is above ours there.",
             "Equal latency: ten times that of a request alone, per output token.",
             "FasterTransformer answers a batch when its longest request ends. Its padding is not counted, so "
             "the real one is slower.",
