@@ -9,7 +9,7 @@ from minipaged.cli.arguments import positive_int
 from minipaged.cli.ladder import seed
 from minipaged.cli.streams import remark, stdout_console
 
-NUM_REQUESTS = 200
+NUM_REQUESTS = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
