@@ -9,6 +9,8 @@ triton_unified_attention.py calls the parts `segments`.
 # pyright: reportCallIssue=false
 # (A launch takes options that are not parameters of the kernel.)
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
@@ -176,14 +178,13 @@ def _parts(
     *,
     launch: bool = True,
 ) -> object:
-    """Launch `decode_part_kernel`, or only compile it. Returns the compiled kernel, if there is one.
-
-    `kernel[grid](…)` stands for `kernel.run(…, grid=grid, warmup=False)`.
-    """
+    """Launch `decode_part_kernel`, or only compile it. Returns the compiled kernel, if there is one."""
     num_decodes, num_heads, head_dim = query.shape
     block_size, num_kv_heads = kv_layer.shape[2:4]
     tiles = decode_tiles(num_heads // num_kv_heads, head_dim, query.dtype, gpu)
-    return decode_part_kernel.run(
+    grid = (num_kv_heads, num_splits, num_decodes)
+    run = decode_part_kernel[grid] if launch else partial(decode_part_kernel.warmup, grid=grid)
+    return run(
         query,
         part_outputs,
         part_sums,
@@ -205,6 +206,4 @@ def _parts(
         num_warps=tiles.num_warps,
         num_stages=tiles.num_stages,
         enable_fp_fusion=True,
-        grid=(num_kv_heads, num_splits, num_decodes),
-        warmup=not launch,
     )
