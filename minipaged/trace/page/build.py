@@ -1,0 +1,90 @@
+"""From traces to one HTML file that needs nothing else.
+
+All of a trace's text is in the page as JSON in elements that are no scripts, with `<` escaped. So no text of a
+trace can end its element or begin another one.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from string import Template
+
+from minipaged.errors import TraceError
+from minipaged.trace.codec import encode
+from minipaged.trace.trace import Trace
+
+SCRIPTS = (
+    "steps",  # the traces in the page, by steps
+    "state",  # the engine's state, event by event
+    "slots",  # what each slot is used for
+    "colours",
+    "dom",
+    "run",  # a whole trace, gone through once; the state at any step
+    "words",  # an event in words
+    "pool",
+    "strip",  # the pool of a contiguous cache
+    "inspector",  # one block
+    "tables",  # block tables
+    "slot",  # from a token to its slot
+    "step",  # budget, queues, events
+    "axis",
+    "timeline",
+    "charts",
+    "texts",
+    "view",  # one run: all of these
+    "player",
+    "main",
+)
+"""The page's scripts, in the order in which they are joined."""
+
+MOST_TRACES = 2
+
+
+def replay_page(traces: Sequence[Trace], names: Sequence[str] = ()) -> str:
+    """The page that replays one trace, or two side by side.
+
+    Args:
+        traces: one or two.
+        names: what to call each; by default its title.
+
+    Returns:
+        A whole HTML document, in which all letters outside ASCII are in UTF-8.
+
+    Raises:
+        TraceError: there are no traces, or more than two.
+    """
+    if not 1 <= len(traces) <= MOST_TRACES:
+        raise TraceError(f"a page replays one trace or two, not {len(traces)}")
+    called = [name or trace.title or "trace" for name, trace in zip(_padded(names, traces), traces, strict=True)]
+    page = Template(_read("page.html"))
+    return page.substitute(
+        title=html.escape(f"{' and '.join(called)}: minipaged replay"),
+        style=_read("page.css"),
+        traces="\n".join(_element(trace, name) for trace, name in zip(traces, called, strict=True)),
+        script="\n".join(_read(f"{name}.js") for name in SCRIPTS),
+    )
+
+
+def _padded(names: Sequence[str], traces: Sequence[Trace]) -> list[str]:
+    return [*names, *[""] * len(traces)][: len(traces)]
+
+
+def _element(trace: Trace, name: str) -> str:
+    """The events of a trace as an element of the page."""
+    engine, *_ = encode([trace.engine])
+    data = {
+        "name": name,
+        "remark": trace.note,
+        "header": {"engine": engine, "texts": _has_texts(trace)},
+        "batches": [encode(batch) for batch in trace.batches()],
+    }
+    # In a script element nothing is an entity, and only "<" can end it. In JSON "<" is within strings alone.
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" class="trace">{text}</script>'
+
+
+def _read(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
