@@ -5,7 +5,7 @@ vLLM has one (its KV events `BlockStored`, `BlockRemoved`, `AllBlocksCleared`). 
 events to a file and rebuilds the engine's state from them.
 
 A *sequence id* is a number that no other sequence of the engine has. `RequestAdded` and `SequenceForked`
-introduce them. Times are seconds since the engine was made.
+introduce them. Times are seconds since the first event that has one.
 """
 
 from __future__ import annotations

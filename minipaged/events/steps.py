@@ -100,8 +100,8 @@ class SequenceFinished:
 class StepFinished:
     """The results of a step are taken in.
 
-    The counts are the engine's own, for comparison with the state that the events lead to. `num_free` is in
-    blocks; in a contiguous cache in slots.
+    The counts are the engine's own, for comparison with the state that the events lead to. `num_free` is the
+    number of free blocks; in a contiguous cache, of the free slots divided by the block size.
     """
 
     step: int

@@ -5,7 +5,8 @@
     trace = Trace.read("run.jsonl.gz")
     trace.at(12).blocks
 
-The events are in `minipaged/events/`. Read the modules in this order: `FORMAT.md` and `writer` (the file), `codec`
-(an event as JSON and back), `state` (what is known at one step), `replay` (from events to a state), `rules`
-(what must hold), `trace` (`Trace`: a file that was read), `timeline`, `perfetto` (for ui.perfetto.dev).
+The events are in `minipaged/events/`. Read the modules in this order: `FORMAT.md` and `writer` (the file),
+`codec` (an event as JSON and back), `state` (what is known at one step), `replay` (from events to a state),
+`rules` (what must hold), `trace` (`Trace`: a file that was read), `timeline`, `perfetto` (for
+ui.perfetto.dev).
 """

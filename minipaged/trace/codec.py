@@ -8,9 +8,8 @@ each step has as many as sequences.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from minipaged.errors import TraceError
 from minipaged.events import Event, TokenSampled
@@ -18,9 +17,9 @@ from minipaged.events import Event, TokenSampled
 TOKENS = "TokensSampled"
 _COLUMNS = ("seq_ids", "token_ids", "texts")
 
-_CLASSES: dict[str, type[Event]] = {each.__name__: each for each in get_args(Event)}
-_FIELDS = {name: tuple(field.name for field in fields(each)) for name, each in _CLASSES.items()}
+_CLASSES: dict[str, Callable[..., Event]] = {each.__name__: each for each in get_args(Event)}
 _HINTS = {name: get_type_hints(each) for name, each in _CLASSES.items()}
+_FIELDS = {name: tuple(hints) for name, hints in _HINTS.items()}
 
 
 def encode(events: Iterable[Event], *, texts: bool = True) -> list[dict[str, object]]:
@@ -87,7 +86,7 @@ def _decode(encoded: object) -> Iterator[Event]:
         yield _make(name, values)
 
 
-def _make(name: object, values: dict[str, Any]) -> Event:
+def _make(name: object, values: dict[str, object]) -> Event:
     if not isinstance(name, str) or name not in _CLASSES:
         raise TraceError(f"there is no event {name!r:.80}")
     hints = _HINTS[name]
@@ -98,7 +97,7 @@ def _make(name: object, values: dict[str, Any]) -> Event:
     return _CLASSES[name](**values)
 
 
-def _typed(name: str, field: str, value: Any, hint: Any) -> object:
+def _typed(name: str, field: str, value: object, hint: object) -> object:
     """The value, with tuples for lists."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is types.UnionType:
@@ -116,6 +115,6 @@ def _typed(name: str, field: str, value: Any, hint: Any) -> object:
     elif hint is float:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
-    elif isinstance(value, hint) and isinstance(value, bool) == (hint is bool):
+    elif isinstance(hint, type) and isinstance(value, hint) and isinstance(value, bool) == (hint is bool):
         return value
     raise TraceError(f"{field} of {name} cannot be {value!r:.80}")

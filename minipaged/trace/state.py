@@ -118,7 +118,7 @@ class TraceState:
 
     Attributes:
         step: the step's number. 0: before the first one.
-        time: when it ended, in seconds since the engine was made.
+        time: when it ended, in the trace's seconds.
         blocks: every block by its id; empty without blocks.
         regions: the regions of a contiguous cache, by their starts.
         requests: all requests that have arrived, in the order of their arrival, ended ones too.
@@ -127,7 +127,7 @@ class TraceState:
         waiting, swapped: those of the waiting and of the swapped-out ones; the first is the next to run.
         chunks: what the step computed.
         token_budget: `max_num_batched_tokens`, of which `num_scheduled_tokens` were used.
-        num_free: free blocks; slots in a contiguous cache.
+        num_free: free blocks; in a contiguous cache, its free slots divided by the block size.
         num_preemptions, num_evictions, num_copied_blocks, num_hit_tokens: counts since the first step.
         slots: what each slot is used for.
     """
