@@ -10,9 +10,11 @@ import html
 import json
 from collections.abc import Sequence
 from importlib.resources import files
+from itertools import zip_longest
 from string import Template
 
 from minipaged.errors import TraceError
+from minipaged.events import TokenSampled
 from minipaged.trace.codec import encode
 from minipaged.trace.trace import Trace
 
@@ -58,28 +60,26 @@ def replay_page(traces: Sequence[Trace], names: Sequence[str] = ()) -> str:
     """
     if not 1 <= len(traces) <= MOST_TRACES:
         raise TraceError(f"a page replays one trace or two, not {len(traces)}")
-    called = [name or trace.title or "trace" for name, trace in zip(_padded(names, traces), traces, strict=True)]
-    page = Template(_read("page.html"))
-    return page.substitute(
+    called = [name or trace.title or "trace" for name, trace in zip_longest(names, traces, fillvalue="")]
+    page = Template(_read("page.html")).substitute(
         title=html.escape(f"{' and '.join(called)}: minipaged replay"),
         style=_read("page.css"),
         traces="\n".join(_element(trace, name) for trace, name in zip(traces, called, strict=True)),
         script="\n".join(_read(f"{name}.js") for name in SCRIPTS),
     )
-
-
-def _padded(names: Sequence[str], traces: Sequence[Trace]) -> list[str]:
-    return [*names, *[""] * len(traces)][: len(traces)]
+    # Half of a surrogate pair cannot be written in UTF-8. As an escape it means the same in JSON.
+    return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _element(trace: Trace, name: str) -> str:
     """The events of a trace as an element of the page."""
-    engine, *_ = encode([trace.engine])
+    texts = any(isinstance(event, TokenSampled) and event.text for event in trace.events)
     data = {
         "name": name,
         "remark": trace.note,
-        "header": {"engine": engine, "texts": _has_texts(trace)},
-        "batches": [encode(batch) for batch in trace.batches()],
+        "texts": texts,
+        "engine": encode([trace.engine])[0],
+        "events": encode(trace.events, texts=texts),
     }
     # In a script element nothing is an entity, and only "<" can end it. In JSON "<" is within strings alone.
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

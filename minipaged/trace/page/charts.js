@@ -5,11 +5,10 @@ const CHART_HEIGHT = 112;
 class Charts {
   constructor(view) {
     this.view = view;
-    this.charts = CHARTS.filter((chart) => chart.fits(view.run.engine)).map((chart) => this.add(chart));
+    this.charts = CHARTS.filter((chart) => view.runs.some((run) => chart.fits(run.engine))).map((chart) => this.add(chart));
     const { section, aside } = panel("Over the run", "charts", make("div", { class: "chart-grid" }, ...this.charts.map((each) => each.figure)));
     this.section = section;
     this.aside = aside;
-    this.key = "";
   }
 
   add(chart) {
@@ -29,14 +28,14 @@ class Charts {
     return { chart, canvas, cursor, values, plot, figure: make("figure", { "data-chart": chart.name }, caption, plot) };
   }
 
+  measure() {
+    this.width = this.charts[0].plot.clientWidth;
+    if (this.width) for (const each of this.charts) this.paint(each, this.width);
+  }
+
   draw({ number }) {
+    const { width } = this;
     const { run, axis } = this.view;
-    const width = this.charts[0].plot.clientWidth;
-    const key = `${width} ${axis.inTime} ${axis.end} ${this.view.colours.panel} ${window.devicePixelRatio}`;
-    if (key !== this.key && width) {
-      this.key = key;
-      for (const each of this.charts) this.paint(each, width);
-    }
     const at = axis.at(run, number) * width;
     for (const { cursor, values } of this.charts) {
       cursor.style.transform = `translateX(${at.toFixed(1)}px)`;
@@ -55,7 +54,7 @@ class Charts {
       }
       return most;
     };
-    return Math.max(1e-9, ...this.view.runs.filter((run) => chart.fits(run.engine)).map(of));
+    return Math.max(1e-9, ...this.view.runs.map(of));
   }
 
   paint({ chart, canvas }, width) {

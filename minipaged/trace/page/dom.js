@@ -12,9 +12,38 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** A drawn sign of 16 units; fonts differ in which signs they have. */
+function icon(path) {
+  const make = (tag) => document.createElementNS("http://www.w3.org/2000/svg", tag);
+  const svg = make("svg"), shape = make("path");
+  svg.setAttribute("viewBox", "0 0 16 16");
+  svg.setAttribute("aria-hidden", "true");
+  shape.setAttribute("d", path);
+  svg.append(shape);
+  return svg;
+}
+
 /** Sets a text, and leaves the page alone if it is there already. */
 function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
+}
+
+/** Gives a parent one child for each item. Children stay, and are changed: that is faster than making them anew. */
+function fillList(parent, items, create, update) {
+  while (parent.childElementCount > items.length) parent.lastElementChild.remove();
+  while (parent.childElementCount < items.length) parent.append(create());
+  let child = parent.firstElementChild;
+  for (const item of items) {
+    update(child, item);
+    child = child.nextElementSibling;
+  }
+}
+
+/** Sets a chip's letter and colour. */
+function setChip(element, names) {
+  const name = `chip c${names.colour}`;
+  if (element.className !== name) element.className = name;
+  setText(element, names.letter);
 }
 
 /** A section with a heading, and a line on its right for what is current. */

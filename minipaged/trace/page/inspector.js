@@ -33,7 +33,7 @@ class Inspector {
       ...fact("hash", cached ? make("code", {}, cached.hash || "not known after a failed step") : "not cached"),
       ...(cached ? fact("parent", this.parent(state, cached)) : []),
       ...fact("slots", `${contents.end - contents.start} of ${state.engine.block_size} filled: slots ${blockId * state.engine.block_size} to ${(blockId + 1) * state.engine.block_size - 1}`));
-    this.body.replaceChildren(facts, this.tokens(state, contents), this.history(blockId, number));
+    this.body.replaceChildren(make("div", {}, facts, this.tokens(state, contents)), this.history(blockId, number));
   }
 
   holder({ seqId, index }) {

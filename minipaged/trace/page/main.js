@@ -11,16 +11,13 @@ function begin() {
   main.classList.add(runs.length > 1 ? "two" : "one");
   main.replaceChildren(...player.views.map((view) => view.root));
   player.readAddress();
-  player.draw();
+  player.redraw();
   document.addEventListener("keydown", (event) => player.key(event));
   window.addEventListener("hashchange", () => player.readAddress());
   window.addEventListener("resize", () => player.redraw());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => player.redraw());
   const print = (isPrinted) => {
-    for (const view of player.views) {
-      view.all = isPrinted;
-      if (view.tables) view.tables.all = isPrinted;
-    }
+    for (const view of player.views) view.all = isPrinted;
     player.redraw();
   };
   window.addEventListener("beforeprint", () => print(true));

@@ -4,6 +4,10 @@
 // address has it as #step=12 or #time=0.0345.
 
 const SPEEDS = [1, 2, 5, 10, 30];
+const ICONS = {
+  first: "M2 3h2v10H2zM14 3v10L5 8z", back: "M12 3v10L4 8z", play: "M4 2.5v11L13 8z", pause: "M3.5 3h3v10h-3zM9.5 3h3v10h-3z",
+  forward: "M4 3v10l8-5z", last: "M12 3h2v10h-2zM2 3v10l9-5z",
+};
 
 class Player {
   constructor(runs, axis) {
@@ -16,8 +20,8 @@ class Player {
     this.slider = make("input", {
       type: "range", min: 0, step: 1, value: 0, id: "slider", "aria-label": "Step", oninput: () => this.goTo(Number(this.slider.value)),
     });
-    const button = (name, text, keys, onclick) => make("button", { type: "button", title: `${name} (${keys})`, "aria-label": name, onclick }, text);
-    this.playButton = button("Play", "▶", "space", () => this.toggle());
+    const button = (name, sign, keys, onclick) => make("button", { type: "button", title: `${name} (${keys})`, "aria-label": name, onclick }, icon(ICONS[sign]));
+    this.playButton = button("Play", "play", "space", () => this.toggle());
     this.now = make("output", { class: "now", for: "slider" });
     this.speed = make("select", { id: "speed", onchange: () => { if (this.timer) this.play(); } },
       ...SPEEDS.map((each) => make("option", { value: each, selected: each === 5 }, `${each} / s`)));
@@ -28,8 +32,8 @@ class Player {
     const label = (id, text) => make("label", { for: id }, text);
     this.bar = make("div", { class: "transport", role: "toolbar", "aria-label": "Replay" },
       make("div", { class: "buttons" },
-        button("First step", "⏮", "Home", () => this.goTo(0)), button("Step back", "◀", "←", () => this.by(-1)),
-        this.playButton, button("Step forward", "▶❘", "→", () => this.by(1)), button("Last step", "⏭", "End", () => this.goTo(this.last))),
+        button("First step", "first", "Home", () => this.by(-this.position)), button("Step back", "back", "←", () => this.by(-1)),
+        this.playButton, button("Step forward", "forward", "→", () => this.by(1)), button("Last step", "last", "End", () => this.by(this.last - this.position))),
       this.slider, this.now,
       make("div", { class: "settings" }, label("speed", "Speed"), this.speed,
         ...(runs.length > 1 ? [label("mode", "Compare"), this.mode] : []), label("theme", "Theme"), this.theme));
@@ -119,7 +123,7 @@ class Player {
   }
 
   showPlaying(isPlaying) {
-    setText(this.playButton, isPlaying ? "❚❚" : "▶");
+    this.playButton.replaceChildren(icon(isPlaying ? ICONS.pause : ICONS.play));
     this.playButton.setAttribute("aria-label", isPlaying ? "Pause" : "Play");
     document.documentElement.classList.toggle("playing", isPlaying);
   }
@@ -170,6 +174,7 @@ class Player {
     const step = this.stepOf(run);
     this.axis.fit(this.runs, inTime);
     this.mode.value = inTime ? "time" : "step";
+    for (const view of this.views) view.measure();
     this.goTo(inTime ? this.moments.indexOf(run.times[step]) : step);
   }
 
@@ -181,7 +186,7 @@ class Player {
 
   /** After a change of size or colours. */
   redraw() {
-    for (const view of this.views) view.colours = themeColours();
+    for (const view of this.views) view.measure();
     this.draw();
   }
 }

@@ -35,6 +35,13 @@ class Pool {
     this.details.addEventListener("toggle", () => this.drawTable());
   }
 
+  /** Sizes are read once, not at each step: reading one makes the browser lay out the page. */
+  measure() {
+    this.width = this.box.clientWidth || 600;
+    this.shown = [];
+    this.painted = null;
+  }
+
   layOut(width, numBlocks) {
     const room = Math.max(120, width - POOL_GUTTER);
     let size = 40;
@@ -72,20 +79,28 @@ class Pool {
   draw({ state, holders }) {
     this.state = state;
     this.holders = holders;
-    const width = this.box.clientWidth || 600;
-    this.layOut(width, state.numBlocks);
     const colours = this.view.colours;
-    const context = sized(this.canvas, width, this.rows * this.size + 1);
-    this.shown = new Array(state.numBlocks);
+    if (!this.painted) this.paintFrame(state.numBlocks, colours);
     for (let blockId = 0; blockId < state.numBlocks; blockId += 1) {
       const contents = state.contents(blockId, holders);
-      const cell = this.shown[blockId] = {
+      const cell = {
         block: blockId, filled: contents.end - contents.start, refCnt: state.refCnt[blockId],
-        owners: (holders.get(blockId) ?? []).map((holder) => holder.seqId),
+        owners: (holders.get(blockId) ?? NO_HOLDERS).map((holder) => holder.seqId),
         cached: state.cached.has(blockId), mark: markOf(state.changes.get(blockId) ?? 0),
       };
-      this.paint(context, cell, colours);
+      if (!isSame(cell, this.shown[blockId])) this.paint(this.painted, cell, colours);
+      this.shown[blockId] = cell;
     }
+    const used = state.numBlocks - 1 - state.numFree;
+    setText(this.aside, `${whole.format(used)} of ${plural(state.numBlocks - 1, "block")} used, ${whole.format(state.numFree)} free`);
+    this.placeRings();
+    this.drawTable();
+  }
+
+  /** An empty canvas, with the number of each row's first block. */
+  paintFrame(numBlocks, colours) {
+    this.layOut(this.width, numBlocks);
+    const context = this.painted = sized(this.canvas, this.width, this.rows * this.size + 1);
     context.fillStyle = colours.muted;
     context.font = `11px ${colours.font}`;
     context.textAlign = "right";
@@ -94,16 +109,13 @@ class Pool {
     for (let row = 0; row < this.rows; row += every) {
       context.fillText(String(row * this.columns), POOL_GUTTER - 8, row * this.size + this.size / 2);
     }
-    const used = state.numBlocks - 1 - state.numFree;
-    setText(this.aside, `${whole.format(used)} of ${plural(state.numBlocks - 1, "block")} used, ${whole.format(state.numFree)} free`);
-    this.placeRings();
-    this.drawTable();
   }
 
   paint(context, cell, colours) {
     const [x, y] = this.place(cell.block);
     const gap = this.size >= 14 ? 2 : 1;
     const inner = this.size - gap;
+    context.clearRect(x, y, inner, inner);
     if (cell.block === 0) {
       context.strokeStyle = colours.muted;
       context.lineWidth = 1;
@@ -116,15 +128,19 @@ class Pool {
       context.stroke();
       return;
     }
-    context.fillStyle = colours.empty;
-    context.fillRect(x, y, inner, inner);
     const share = cell.filled / this.state.engine.block_size;
+    if (share < 1 || !cell.owners.length) {
+      context.fillStyle = colours.empty;
+      context.fillRect(x, y, inner, inner);
+    }
     const high = Math.round(share * inner * 10) / 10;
     const owners = cell.owners.map((seqId) => this.view.run.names.get(seqId).colour);
     if (owners.length) {
-      context.globalAlpha = 0.22;
-      stripes(context, owners, x, y, inner, inner);
-      context.globalAlpha = 1;
+      if (share < 1) {
+        context.globalAlpha = 0.22;
+        stripes(context, owners, x, y, inner, inner);
+        context.globalAlpha = 1;
+      }
       stripes(context, owners, x, y + inner - high, inner, high);
     } else if (cell.cached) {
       context.fillStyle = colours.line;
@@ -193,6 +209,14 @@ class Pool {
       make("td", {}, String(cell.refCnt)), make("td", {}, this.view.heldBy(this.holders.get(cell.block) ?? []) || "–"),
       make("td", {}, cell.cached ? "yes" : "no"), make("td", {}, cell.mark ? MARKS[cell.mark] : "–"))));
   }
+}
+
+const NO_HOLDERS = [];
+
+/** Whether two cells look the same. */
+function isSame(a, b) {
+  return b !== undefined && a.filled === b.filled && a.refCnt === b.refCnt && a.cached === b.cached && a.mark === b.mark
+    && a.owners.length === b.owners.length && a.owners.every((owner, i) => owner === b.owners[i]);
 }
 
 const MARKS = {

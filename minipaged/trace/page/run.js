@@ -6,8 +6,8 @@ const CHECKPOINT_EVERY = 32;
 class Run {
   constructor(trace) {
     this.trace = trace;
-    this.engine = trace.header.engine;
-    this.hasTexts = trace.header.texts;
+    this.engine = trace.engine;
+    this.hasTexts = trace.texts;
     this.log = new Map(); // sequence id -> {tokens, texts}: of the whole run
     this.names = new Map(); // sequence id -> {name, letter, colour, …}
     this.rows = new Map(); // key -> {key, requestId, spans}: of the timeline

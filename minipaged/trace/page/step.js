@@ -1,19 +1,20 @@
 // One step: how its token budget was used, the queues after it, and its events in words.
 
-const MOST_EVENTS = 60, MOST_CHIPS = 80;
+const MOST_EVENTS = 60, MOST_CHIPS = 60;
 
 class Step {
   constructor(view) {
     this.view = view;
     this.budget = make("div", { class: "budget", role: "img" });
-    this.chunks = make("p", { class: "chunks" });
+    this.chunks = make("div", { class: "chunks" });
+    this.moreChunks = make("p", { class: "more" });
     this.queues = Object.fromEntries(["running", "waiting", "swapped"].map((name) => [name, {
-      count: make("span", { class: "count" }), list: make("ol", { class: "queue", "aria-label": `${name} requests` }),
+      count: make("span", { class: "count" }), more: make("p", { class: "more" }), list: make("ol", { class: "queue", "aria-label": `${name} requests` }),
     }]));
     this.events = make("ol", { class: "events", "aria-label": "Events of this step" });
-    const rows = Object.entries(this.queues).map(([name, { count, list }]) => make("div", { class: "queue-row" },
-      make("h3", {}, name, " ", count), list));
-    const { section, aside } = panel("This step", "step", this.budget, this.chunks, ...rows,
+    const rows = Object.entries(this.queues).map(([name, { count, list, more }]) => make("div", { class: "queue-row" },
+      make("h3", {}, name, " ", count), make("div", {}, list, more)));
+    const { section, aside } = panel("This step", "step", this.budget, this.chunks, this.moreChunks, ...rows,
       make("h3", {}, "Events"), make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Events" }, this.events));
     this.section = section;
     this.aside = aside;
@@ -38,32 +39,39 @@ class Step {
     setText(this.aside, number === 0 ? "before the first step" : `${whole.format(used)} of ${plural(limit, "token")} scheduled`);
     const { run } = this.view;
     this.budget.setAttribute("aria-label", `token budget: ${used} of ${limit} used`);
-    this.budget.replaceChildren(...state.chunks.map(({ seqId, numTokens }) => {
-      const bar = make("span", { class: `c${run.names.get(seqId).colour}`, title: `${isolate(run.names.get(seqId).name)}: ${plural(numTokens, "token")}` });
+    fillList(this.budget, state.chunks, () => make("span"), (bar, { seqId, numTokens }) => {
+      const names = run.names.get(seqId);
+      bar.className = `c${names.colour}`;
+      bar.title = `${isolate(names.name)}: ${plural(numTokens, "token")}`;
       bar.style.width = `${(100 * numTokens) / limit}%`;
-      return bar;
-    }));
-    const shown = state.chunks.slice(0, MOST_CHIPS).map(({ seqId, start, numTokens }) => {
-      const end = start + numTokens - 1;
-      return make("span", { class: "chunk" }, chip(run.names.get(seqId)), ` ${whole.format(numTokens)}`,
-        make("small", {}, numTokens === 1 ? ` at ${start}` : ` at ${start}–${end}`));
     });
-    const more = state.chunks.length - shown.length;
-    this.chunks.replaceChildren(...shown, more > 0 ? `and ${more} more` : "");
+    const shown = state.chunks.slice(0, MOST_CHIPS);
+    const create = () => make("span", { class: "chunk" }, make("span", { "aria-hidden": "true" }), make("span"), make("small"));
+    fillList(this.chunks, shown, create, (element, { seqId, start, numTokens }) => {
+      const [sign, count, where] = element.children;
+      setChip(sign, run.names.get(seqId));
+      setText(count, ` ${whole.format(numTokens)}`);
+      setText(where, numTokens === 1 ? ` at ${start}` : ` at ${start}–${start + numTokens - 1}`);
+    });
+    setText(this.moreChunks, state.chunks.length > shown.length ? `and ${state.chunks.length - shown.length} more` : "");
   }
 
   drawQueue(name, requests, numTokens) {
-    const { count, list } = this.queues[name];
+    const { count, list, more } = this.queues[name];
     setText(count, whole.format(requests.length));
     const { run } = this.view;
-    const items = requests.slice(0, MOST_CHIPS).map((request) => {
-      const names = run.names.get(request.key);
+    const shown = requests.slice(0, MOST_CHIPS);
+    const create = () => make("li", {}, make("span", { "aria-hidden": "true" }), " ", make("bdi"), make("small"));
+    fillList(list, shown, create, (element, request) => {
+      const [sign, id, remark] = element.children;
       const tokens = numTokens.get(request.key);
-      const remark = name === "waiting" && request.status === "preempted" ? "preempted" : tokens ? `+${tokens}` : "";
-      return make("li", { class: request.status }, chip(names), " ", foreign(request.requestId, { title: plainly(request.requestId) }), remark ? make("small", {}, ` ${remark}`) : null);
+      element.className = request.status;
+      setChip(sign, run.names.get(request.key));
+      setText(id, plainly(request.requestId));
+      id.title = plainly(request.requestId);
+      setText(remark, name === "waiting" && request.status === "preempted" ? " preempted" : tokens ? ` +${tokens}` : "");
     });
-    if (requests.length > items.length) items.push(make("li", { class: "more" }, `and ${requests.length - items.length} more`));
-    list.replaceChildren(...(items.length ? items : [make("li", { class: "none" }, "none")]));
+    setText(more, requests.length > shown.length ? `and ${requests.length - shown.length} more` : requests.length ? "" : "none");
   }
 
   drawEvents(number) {

@@ -1,8 +1,8 @@
 // The traces in this page, each with its events grouped by steps.
 //
-// A trace is in the page as {name, header, remark, batches}: the file's header, what the reader of the file had to
-// remark, and the events of each line. Step s has the events after the end of step s - 1 up to its own end. Events
-// after the last step, such as an abort, make one more.
+// A trace is in the page as {name, remark, texts, engine, events}: what to call it, what is missing at its end,
+// whether it has texts, and its events as in a trace file. Step s has the events after the end of step s - 1 up to
+// its own end. Events after the last step, such as an abort, make one more.
 
 function readTraces() {
   const elements = document.querySelectorAll('script.trace[type="application/json"]');
@@ -12,13 +12,11 @@ function readTraces() {
 function groupBySteps(trace) {
   const steps = [{ number: 0, time: 0, events: [] }];
   let events = [];
-  for (const batch of trace.batches) {
-    for (const event of batch) {
-      events.push(event);
-      if (event.event === "StepFinished") {
-        steps.push({ number: event.step, time: event.time, events });
-        events = [];
-      }
+  for (const event of trace.events) {
+    events.push(event);
+    if (event.event === "StepFinished") {
+      steps.push({ number: event.step, time: event.time, events });
+      events = [];
     }
   }
   if (events.length) {
@@ -26,5 +24,5 @@ function groupBySteps(trace) {
     const time = Math.max(last.time, ...events.map((event) => event.time ?? 0));
     steps.push({ number: last.number, time, events, isAfter: true });
   }
-  return { name: trace.name, header: trace.header, remark: trace.remark, steps };
+  return { ...trace, events: null, steps };
 }

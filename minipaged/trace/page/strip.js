@@ -17,6 +17,10 @@ class Strip {
     this.aside = aside;
   }
 
+  measure() {
+    this.width = this.box.clientWidth || 600;
+  }
+
   placeRings() {}
 
   holder({ seqId, request }) {
@@ -27,7 +31,7 @@ class Strip {
   draw({ state }) {
     const { colours, run } = this.view;
     const numSlots = state.engine.num_blocks * state.engine.block_size;
-    const width = this.box.clientWidth || 600;
+    const { width } = this;
     const perRow = Math.max(64, Math.min(1024, 2 ** Math.ceil(Math.log2(numSlots / 12))));
     const scale = (width - POOL_GUTTER) / perRow;
     const rows = Math.ceil(numSlots / perRow);

@@ -1,23 +1,27 @@
 // Block tables: a row for each sequence with blocks, a cell for each logical block, in it the physical one. The
 // rows have one height, so only those in sight are filled.
 
-const TABLE_ROW = 28;
+const TABLE_ROW = 28, TABLE_HEAD = 150, TABLE_HEIGHT = 308;
 
 class Tables {
   constructor(view) {
     this.view = view;
     this.rows = [];
     this.active = null; // {seqId, index}
-    this.all = false;
+    this.top = 0;
+    this.heads = make("div", { class: "row heads", role: "row" }, make("span", { class: "head", role: "columnheader" }, "logical block"));
     this.grid = make("div", {
       class: "tables", role: "grid", tabindex: 0, "aria-label": "Block tables: logical to physical blocks",
-    });
+    }, this.heads);
     this.scroll = make("div", { class: "scroll" }, this.grid);
     this.readout = make("p", { class: "readout", "aria-live": "polite" });
     const { section, aside } = panel("Block tables", "tables-panel", this.scroll, this.readout);
     this.section = section;
     this.aside = aside;
-    this.scroll.addEventListener("scroll", () => this.fill());
+    this.scroll.addEventListener("scroll", () => {
+      this.top = this.scroll.scrollTop;
+      this.fill();
+    });
     this.grid.addEventListener("pointerover", (event) => this.point(entryOf(event.target)));
     this.grid.addEventListener("pointerleave", () => this.point(null));
     this.grid.addEventListener("click", (event) => this.choose(entryOf(event.target)));
@@ -50,7 +54,7 @@ class Tables {
     const { seq } = this.rows[row];
     index = Math.min(Math.max(index, 0), seq.table.length - 1);
     this.scroll.scrollTop = Math.min(this.scroll.scrollTop, row * TABLE_ROW);
-    const bottom = (row + 2) * TABLE_ROW - this.scroll.clientHeight;
+    const bottom = (row + 3) * TABLE_ROW - this.scroll.clientHeight;
     this.scroll.scrollTop = Math.max(this.scroll.scrollTop, bottom);
     this.entry = { seqId: seq.seqId, index, blockId: seq.table[index] };
     this.choose(this.entry);
@@ -69,7 +73,12 @@ class Tables {
       this.grid.append(row);
       this.rows.push({ row, head, cells: [], seqId: null, seq: null });
     }
-    this.grid.style.minWidth = `${200 + 42 * Math.max(0, ...seqs.map((seq) => seq.table.length))}px`;
+    const longest = Math.max(0, ...seqs.map((seq) => seq.table.length));
+    while (this.heads.childElementCount - 1 > longest) this.heads.lastChild.remove();
+    while (this.heads.childElementCount - 1 < longest) {
+      this.heads.append(make("span", { class: "index", role: "columnheader" }, String(this.heads.childElementCount - 1)));
+    }
+    this.grid.style.minWidth = `${TABLE_HEAD + 42 * longest}px`;
     seqs.forEach((seq, i) => { this.rows[i].seq = seq; });
     const entries = seqs.reduce((sum, seq) => sum + seq.table.length, 0);
     setText(this.aside, `${plural(seqs.length, "sequence")}, ${plural(entries, "entry", "entries")}`);
@@ -79,8 +88,8 @@ class Tables {
 
   fill() {
     if (!this.state) return;
-    const first = this.all ? 0 : Math.floor(this.scroll.scrollTop / TABLE_ROW) - 1;
-    const last = this.all ? this.rows.length : first + Math.ceil(this.scroll.clientHeight / TABLE_ROW) + 2;
+    const first = this.view.all ? 0 : Math.floor(this.top / TABLE_ROW) - 1;
+    const last = this.view.all ? this.rows.length : first + Math.ceil(TABLE_HEIGHT / TABLE_ROW) + 2;
     this.rows.forEach((row, i) => { if (i >= first && i <= last) this.fillRow(row); });
     this.highlight();
   }
@@ -132,7 +141,7 @@ class Tables {
     }
     const blockId = hovered ?? selected;
     const entry = this.entry?.blockId === blockId ? this.entry : null;
-    if (blockId === null || blockId === undefined) setText(this.readout, "Each cell has the physical block; its column is the logical one.");
+    if (blockId === null || blockId === undefined) setText(this.readout, this.rows.length ? "Each cell has the physical block; its column is the logical one." : "No sequence holds blocks.");
     else if (entry) {
       const name = this.view.run.names.get(entry.seqId).name;
       setText(this.readout, `${isolate(name)}: logical block ${entry.index} → physical block ${blockId}`);

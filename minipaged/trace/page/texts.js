@@ -1,7 +1,7 @@
 // The texts as they grow. Prompts that begin alike have their common beginning in one colour, with a letter; what
 // came from the prefix cache is underlined. A click on a token shows its slot.
 
-const LONG = 4000, MOST_TEXTS = 60;
+const LONG = 4000, MOST_TEXTS = 40;
 
 class Texts {
   constructor(view) {
@@ -14,26 +14,36 @@ class Texts {
     this.section = section;
     this.aside = aside;
     this.list.addEventListener("click", (event) => {
-      const token = event.target.closest?.(".token");
-      if (token) view.chooseToken(Number(token.closest(".text").dataset.seq), Number(token.dataset.position));
+      const token = this.tokenAt(event);
+      if (token) view.chooseToken(token.seqId, token.position);
     });
   }
 
   draw({ state }) {
     const arrived = [...state.requests.values()];
     setText(this.aside, this.view.run.hasTexts ? "" : "this trace leaves texts out: token ids");
+    const shown = this.chosen(arrived);
+    setText(this.more, arrived.length > shown.length ? `${plural(arrived.length - shown.length, "more request")} not shown` : arrived.length ? "" : "No request has arrived.");
+    const keys = new Set(shown.map((request) => request.key));
     for (const [key, item] of this.items) {
-      if (!state.requests.has(key)) {
+      if (!keys.has(key)) {
         item.element.remove();
         this.items.delete(key);
       }
     }
-    const shown = arrived.slice(0, MOST_TEXTS);
-    setText(this.more, arrived.length > shown.length ? `and ${arrived.length - shown.length} more requests` : arrived.length ? "" : "No request has arrived.");
     for (const request of shown) {
       if (!this.items.has(request.key)) this.items.set(request.key, this.add(request));
       this.update(this.items.get(request.key), request, state);
     }
+  }
+
+  /** In a long run: the requests that are not over, and the last of those that are; in the order of arrival. */
+  chosen(arrived) {
+    if (arrived.length <= MOST_TEXTS) return arrived;
+    const going = arrived.filter((request) => !OVER.includes(request.status)).slice(0, MOST_TEXTS);
+    const over = arrived.filter((request) => OVER.includes(request.status));
+    const room = MOST_TEXTS - going.length;
+    return [...(room ? over.slice(-room) : []), ...going].sort((a, b) => a.key - b.key);
   }
 
   add(request) {
@@ -41,58 +51,78 @@ class Texts {
     const first = request.key;
     const status = make("span", { class: "status" });
     const prompt = make("span", { class: "prompt" });
-    const outputs = make("div", { class: "outputs" });
+    // One output goes on where the prompt ends; several have lines of their own.
+    const outputs = make(request.numSeqs > 1 ? "div" : "span", { class: "outputs" });
+    const body = make("div", { class: "body", dir: "auto" }, prompt);
     const element = make("article", { class: "text", "data-seq": first },
-      make("h3", {}, chip(run.names.get(first)), " ", foreign(request.requestId), " ", status), make("div", { class: "body", dir: "auto" }, prompt), outputs);
-    this.list.append(element);
+      make("h3", {}, chip(run.names.get(first)), " ", foreign(request.requestId), " ", status), body);
+    if (request.numSeqs > 1) element.append(outputs);
+    else body.append(outputs);
+    const after = [...this.list.children].find((each) => Number(each.dataset.seq) > first) ?? null;
+    this.list.insertBefore(element, after);
     const { numPrompt } = this.view.run.names.get(first);
-    prompt.append(...this.promptParts(first, run.tokens(first, 0, numPrompt), numPrompt));
-    return { element, status, prompt, outputs, samples: new Map(), hits: 0 };
+    return { element, status, prompt, outputs, samples: new Map(), hits: null };
   }
 
-  promptParts(seqId, tokens, length) {
-    const parts = [];
-    const groups = this.groups.get(seqId) ?? [];
+  /** The prompt in parts: where it stops to be the same as other prompts, and where the cached tokens end. */
+  fillPrompt(prompt, seqId, hits) {
+    const { numPrompt } = this.view.run.names.get(seqId);
+    const groups = [...(this.groups.get(seqId) ?? []), { end: numPrompt, mark: null }];
+    prompt.replaceChildren();
     let at = 0;
-    for (const { end, mark, count } of [...groups, { end: length, mark: null }]) {
+    for (const { end, mark, count } of groups) {
       if (end <= at) continue;
-      const span = make("span", mark ? { class: `shared-text g${mark.number % 6}`, title: `the same in ${count} prompts` } : { class: "own" });
-      if (mark) span.append(make("span", { class: "group", "aria-hidden": "true" }, mark.letter));
-      this.fillTokens(span, seqId, tokens, at, end);
-      parts.push(span);
+      const part = make("span", mark ? { class: `shared-text g${mark.number % 6}`, title: `the same in ${count} prompts` } : {});
+      if (mark) part.append(make("span", { class: "group", "aria-hidden": "true" }, mark.letter));
+      if (at < hits) this.addTokens(part, seqId, at, Math.min(hits, end), "tokens hit");
+      if (end > hits) this.addTokens(part, seqId, Math.max(at, hits), end, "tokens");
+      prompt.append(part);
       at = end;
     }
-    return parts;
   }
 
-  /** Short texts have an element for each token, so that a token can be chosen; long ones are cut in the middle. */
-  fillTokens(span, seqId, tokens, from, to) {
-    const { run } = this.view;
-    const say = (position) => run.tokenText(seqId, position) || `${run.hasTexts ? "" : `${tokens[position]} `}`;
-    const put = (first, last) => {
-      for (let position = first; position < last; position += 1) {
-        span.append(make("span", { class: "token", "data-position": position }, shorten(say(position))));
-      }
+  /** Adds the texts of tokens; of a long row of them the beginning and the end, with the rest at a click. */
+  addTokens(part, seqId, from, to, name) {
+    const add = (first, last) => {
+      const tokens = make("span", { class: name, "data-from": first, "data-to": last });
+      for (let position = first; position < last; position += 1) tokens.append(shorten(this.say(seqId, position)));
+      tokens.normalize();
+      return tokens;
     };
-    const most = LONG / 4;
-    if (to - from <= most) put(from, to);
-    else {
-      put(from, from + most / 2);
-      const button = make("button", { type: "button", class: "link", onclick: () => {
-        let text = "";
-        for (let position = from + most / 2; position < to - most / 2; position += 1) text += say(position);
-        button.replaceWith(document.createTextNode(text));
-      } }, ` … ${whole.format(to - from - most)} tokens more … `);
-      span.append(button);
-      put(to - most / 2, to);
+    let head = from, tail = to;
+    for (let room = LONG; head < to && room > 0; head += 1) room -= this.say(seqId, head).length;
+    for (let room = LONG; tail > head && room > 0; tail -= 1) room -= this.say(seqId, tail - 1).length;
+    part.append(add(from, head));
+    if (tail > head) {
+      part.append(make("button", { type: "button", class: "link", onclick: (event) => event.target.replaceWith(add(head, tail)) }, ` … ${plural(tail - head, "more token")} … `));
     }
+    if (tail < to) part.append(add(tail, to));
+  }
+
+  say(seqId, position) {
+    const { run } = this.view;
+    return run.hasTexts ? run.tokenText(seqId, position) : `${run.tokens(seqId, position, position + 1)[0]} `;
+  }
+
+  /** The token at a click: the one in which the character lies that was hit. */
+  tokenAt(event) {
+    const tokens = event.target.closest?.(".tokens");
+    const caret = document.caretPositionFromPoint?.(event.clientX, event.clientY);
+    if (!tokens || !caret || !tokens.contains(caret.offsetNode)) return null;
+    const seqId = Number(tokens.closest(".text").dataset.seq);
+    let position = Number(tokens.dataset.from), left = caret.offset;
+    for (; position < Number(tokens.dataset.to) - 1; position += 1) {
+      left -= shorten(this.say(seqId, position)).length;
+      if (left < 0) break;
+    }
+    return { seqId, position };
   }
 
   update(item, request, state) {
     const hits = request.numCached ?? 0;
     if (item.hits !== hits) {
       item.hits = hits;
-      for (const token of item.prompt.querySelectorAll(".token")) token.classList.toggle("hit", Number(token.dataset.position) < hits);
+      this.fillPrompt(item.prompt, request.key, hits);
     }
     const remarks = [request.status];
     if (hits) remarks.push(`${plural(hits, "prompt token")} from the cache`);
@@ -109,8 +139,9 @@ class Texts {
     for (const seq of seqs) {
       let sample = item.samples.get(seq.seqId);
       if (!sample) {
-        const text = make("span", { class: "output", dir: "auto" });
-        const element = make("div", { class: "sample" }, seqs.length > 1 || request.numSeqs > 1 ? chip(this.view.run.names.get(seq.seqId)) : null, text, make("span", { class: "end" }));
+        const isAlone = request.numSeqs === 1;
+        const text = make("span", { class: "output", dir: isAlone ? null : "auto" });
+        const element = make(isAlone ? "span" : "div", { class: isAlone ? null : "sample" }, isAlone ? null : chip(this.view.run.names.get(seq.seqId)), text, make("span", { class: "end" }));
         item.outputs.append(element);
         sample = { element, text, end: element.lastChild };
         item.samples.set(seq.seqId, sample);

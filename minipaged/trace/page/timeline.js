@@ -9,6 +9,7 @@ class Timeline {
   constructor(view) {
     this.view = view;
     this.zoom = 0;
+    this.left = this.top = 0;
     this.canvas = make("canvas", { role: "img" });
     this.sizer = make("div", { class: "sizer" });
     this.scroll = make("div", {
@@ -23,30 +24,44 @@ class Timeline {
       make("span", { class: "zoom" }, zoom(-1, "Zoom out", "−"), zoom(1, "Zoom in", "+"))));
     this.section = section;
     this.aside = aside;
-    this.scroll.addEventListener("scroll", () => this.paint());
+    this.scroll.addEventListener("scroll", () => {
+      this.left = this.scroll.scrollLeft;
+      this.top = this.scroll.scrollTop;
+      this.paint();
+    });
     this.canvas.addEventListener("click", (event) => this.seek(event));
     this.canvas.addEventListener("pointermove", (event) => { if (event.buttons & 1) this.seek(event); });
   }
 
   setZoom(by) {
     this.zoom = Math.min(ZOOMS.length - 1, Math.max(0, this.zoom + by));
+    this.size();
+    this.follow(this.view.shared.state);
     this.paint();
-    this.follow();
   }
 
-  get rows() {
-    return [...this.view.run.rows.values()];
+  measure() {
+    this.width = this.scroll.clientWidth;
+    this.rows = [...this.view.run.rows.values()];
+    this.height = Math.min(this.rows.length * ROW + RULER + 4, this.view.all ? 4000 : 300);
+    this.size();
+  }
+
+  size() {
+    this.scroll.style.height = `${this.height + 14}px`;
+    this.sizer.style.width = `${this.wide + NAMES + 12}px`;
+    this.sizer.style.height = `${this.rows.length * ROW + RULER + 4}px`;
   }
 
   /** The width of the whole axis, in pixels. */
   get wide() {
-    const room = Math.max(200, this.scroll.clientWidth - NAMES - 12);
+    const room = Math.max(200, this.width - NAMES - 12);
     const fitting = this.view.axis.inTime ? 0 : 3 * this.view.axis.end;
     return Math.max(room, fitting) * ZOOMS[this.zoom];
   }
 
   seek(event) {
-    const x = event.clientX - this.canvas.getBoundingClientRect().left - NAMES + this.scroll.scrollLeft;
+    const x = event.clientX - this.canvas.getBoundingClientRect().left - NAMES + this.left;
     if (x < 0) return;
     const { axis, run } = this.view;
     this.view.goTo(axis.inTime ? axis.step(run, x / this.wide) : Math.ceil((x / this.wide) * axis.end));
@@ -57,7 +72,7 @@ class Timeline {
     const shown = state.requests.size;
     setText(this.aside, `${whole.format(shown)} of ${plural(this.rows.length, "request")} arrived`);
     this.canvas.setAttribute("aria-label", this.describe(state));
-    this.follow();
+    this.follow(state);
     this.paint();
   }
 
@@ -68,24 +83,23 @@ class Timeline {
     return `Timeline. After step ${this.number}: ${parts.join(", ") || "no requests"}.`;
   }
 
-  /** Scrolls so far that the current step is in sight. */
-  follow() {
+  /** Scrolls so far that the current step is in sight, with a request that runs then. */
+  follow(state) {
     const x = this.view.axis.at(this.view.run, this.number ?? 0) * this.wide;
-    const room = this.scroll.clientWidth - NAMES - 12;
-    if (x < this.scroll.scrollLeft || x > this.scroll.scrollLeft + room) this.scroll.scrollLeft = Math.max(0, x - room / 2);
+    const room = this.width - NAMES - 12;
+    if (x < this.left || x > this.left + room) this.scroll.scrollLeft = this.left = Math.max(0, x - room / 2);
+    const running = new Set(state.running);
+    const first = this.rows.findIndex((row) => running.has(row.key));
+    const last = this.rows.findLastIndex((row) => running.has(row.key));
+    const isInSight = last * ROW >= this.top && (first + 2) * ROW <= this.top + this.height;
+    if (first >= 0 && !isInSight) this.scroll.scrollTop = this.top = Math.max(0, (first - 1) * ROW);
   }
 
   paint() {
-    const { rows, wide } = this;
+    const { rows, wide, width, height, left: scrollLeft, top: scrollTop } = this;
     const { run, axis, colours } = this.view;
-    const width = this.scroll.clientWidth;
-    const height = Math.min(rows.length * ROW + RULER + 4, this.view.all ? 4000 : 300);
     if (!width) return;
-    this.scroll.style.height = `${height + 14}px`;
-    this.sizer.style.width = `${wide + NAMES + 12}px`;
-    this.sizer.style.height = `${rows.length * ROW + RULER + 4}px`;
     const context = sized(this.canvas, width, height);
-    const { scrollLeft, scrollTop } = this.scroll;
     const x = (share) => NAMES + share * wide - scrollLeft;
     context.font = `11px ${colours.font}`;
     context.textBaseline = "middle";

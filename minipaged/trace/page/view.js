@@ -20,11 +20,12 @@ class View {
     this.charts = new Charts(this);
     this.texts = new Texts(this);
     const sections = (...panels) => panels.filter(Boolean).map((each) => each.section);
-    const none = layout === "none" ? make("p", { class: "panel hint" }, "This engine keeps no cache: each step computes every sequence from its first token.") : null;
+    const none = layout === "none" ? make("p", { class: "panel pool hint" }, "This engine keeps no cache: each step computes every sequence from its first token.") : null;
     this.root = make("article", { class: "run", "aria-label": `Run: ${plainly(run.trace.name)}` },
       this.heading(), make("div", { class: "columns" },
-        make("div", { class: "left" }, none, ...sections(this.pool, this.tables, this.slot)),
-        make("div", { class: "right" }, ...sections(this.step, this.inspector))),
+        make("div", { class: "left" }, none, ...sections(this.pool, this.tables)),
+        make("div", { class: "right" }, ...sections(this.step))),
+      make("div", { class: "columns" }, ...sections(this.inspector, this.slot)),
       ...sections(this.timeline, this.charts, this.texts));
   }
 
@@ -49,6 +50,12 @@ class View {
     return make("header", { class: "run-head" },
       make("h2", {}, foreign(trace.name)), make("p", { class: "facts" }, ...facts.map((each) => foreign(each, { class: "fact" }))),
       trace.remark ? make("p", { class: "remark", role: "note" }, trace.remark) : null);
+  }
+
+  /** After a change of size, of colours or of the axis. */
+  measure() {
+    this.colours = themeColours();
+    for (const each of this.panels) each.measure?.();
   }
 
   draw(number) {
