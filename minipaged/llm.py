@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from minipaged.config import EngineConfig
+from minipaged.engine.intake import Prompt, TokensPrompt, as_prompt_list
 from minipaged.engine.llm_engine import LLMEngine
 from minipaged.engine.one_thread import by_one_thread
 from minipaged.engine.outputs import BeamSearchOutput, BeamSearchSequence, RequestOutput
-from minipaged.engine.prompts import Prompt, TokensPrompt, as_prompt_list
 from minipaged.errors import EngineBusyError, PromptError, SamplingParamsError
 from minipaged.events import Observer
 from minipaged.kv.breakdown import MemoryBreakdown
@@ -84,7 +84,7 @@ class LLM:
         """Generate outputs for one or several prompts. The engine batches them.
 
         Args:
-            prompts: a string, a list of token ids, a dict (see `minipaged.engine.prompts`), or a list of
+            prompts: a string, a list of token ids, a dict (see `minipaged.engine.intake`), or a list of
                 these.
             sampling_params: one for all prompts, or one for each. If not given:
                 `get_default_sampling_params()`.

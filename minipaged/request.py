@@ -152,6 +152,10 @@ class Request:
         return all(seq.is_finished for seq in self.sequences)
 
     @property
+    def block_tables(self) -> list[BlockTable]:
+        return [seq.block_table for seq in self.sequences]
+
+    @property
     def reads_prefix_cache(self) -> bool:
         """Whether it can use cached blocks.
 

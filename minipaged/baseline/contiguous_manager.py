@@ -129,7 +129,8 @@ class ContiguousManager(KVManager):
         seq.region = None
 
     def free_request(self, request: Request) -> None:
-        super().free_request(request)
+        for seq in request.sequences:
+            self.free(seq)
         reservation = self._reservations.pop(request, None)
         if reservation is not None:
             while reservation.spare:

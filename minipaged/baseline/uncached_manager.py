@@ -44,6 +44,10 @@ class UncachedManager(KVManager):
     def free(self, seq: Sequence) -> None:
         seq.num_computed_tokens = 0
 
+    def free_request(self, request: Request) -> None:
+        for seq in request.sequences:
+            self.free(seq)
+
     def check_fits(self, num_prompt_tokens: int, max_tokens: int, num_seqs: int, kind: str) -> None:
         """Never raises: every request fits."""
 

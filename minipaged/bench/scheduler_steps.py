@@ -12,11 +12,10 @@ import torch
 from minipaged.attention.paged_layout import PagedLayout
 from minipaged.attention.reference import reference_attention
 from minipaged.engine.output_processor import OutputProcessor
-from minipaged.engine.stats import count_blocks
 from minipaged.errors import ConfigError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.block_table import slot_mapping
-from minipaged.kv.block_usage import BlockUsage
+from minipaged.kv.block_usage import BlockUsage, count_blocks
 from minipaged.kv.cache import KVCache, write_kv
 from minipaged.kv.prefix_hash import PrefixHasher
 from minipaged.kv.size import blocks_needed
@@ -161,7 +160,8 @@ def _step(
     planned = time.perf_counter()
     layout.locate(build_step_batch(plan.scheduled))
     prepared = time.perf_counter()
-    count_blocks(usage, plan.scheduled, scheduler.queues.running, manager.num_blocks_in_tables)
+    held = ((request.block_usage, request.block_tables) for request in scheduler.queues.running)
+    count_blocks(usage, held, manager.num_blocks_in_tables)
     for item in plan.scheduled:
         sampled = [SampledToken(TOKEN_ID)]
         item.seq.num_computed_tokens += item.num_tokens

@@ -18,8 +18,7 @@ from minipaged.cpu.products.panel_linear import (
     in_rows,
 )
 from minipaged.model.decoder import Decoder
-from minipaged.model.layer import Layer
-from minipaged.model.leaves import Embedding, Linear, RMSNorm
+from minipaged.model.layer import Embedding, Layer, Linear, RMSNorm
 
 
 class CompiledDecoder(Decoder):

@@ -28,7 +28,7 @@ from minipaged.cpu.products.choice import (
 from minipaged.cpu.recognise import why_not_compiled
 from minipaged.errors import ConfigError
 from minipaged.model.decoder import Decoder
-from minipaged.model.leaves import Linear
+from minipaged.model.layer import Linear
 
 logger = logging.getLogger(__name__)
 

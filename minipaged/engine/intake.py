@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import TypedDict
 
 from minipaged.config import EngineConfig
-from minipaged.engine.prompts import Prompt
 from minipaged.errors import PromptError, RequestTooLargeError, SamplingParamsError
 from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix_hash import cache_salt_keys
@@ -15,6 +15,25 @@ from minipaged.loading.loader import LoadedModel
 from minipaged.model.tokenizer import Tokenizer
 from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.params import SamplingParams
+
+
+class TextPrompt(TypedDict, total=False):
+    """A prompt as text. `prompt` is required."""
+
+    prompt: str
+    cache_salt: str
+    priority: int
+
+
+class TokensPrompt(TypedDict, total=False):
+    """A prompt as token ids. `prompt_token_ids` is required."""
+
+    prompt_token_ids: list[int]
+    cache_salt: str
+    priority: int
+
+
+Prompt = str | list[int] | TextPrompt | TokensPrompt
 
 _KEYS = frozenset({"prompt", "prompt_token_ids", "cache_salt", "priority"})
 
@@ -107,6 +126,23 @@ class RequestIntake:
         max_tokens = room if wanted is None else min(wanted, room)
         self._manager.check_fits(num_prompt_tokens, max_tokens, num_seqs, kind)
         return max_tokens
+
+
+def as_prompt_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """One prompt or several, as a list of prompts. A list of integers is one prompt.
+
+    Raises:
+        PromptError: `prompts` is neither a prompt nor a list of prompts.
+    """
+    if isinstance(prompts, str | dict):
+        return [prompts]  # pyright: ignore[reportReturnType]
+    if not isinstance(prompts, list | tuple):
+        raise PromptError(
+            f"prompts must be a string, a list of token ids, a dict, or a list of these; not {prompts!r}"
+        )
+    if prompts and all(isinstance(item, Integral) for item in prompts):
+        return [list(prompts)]  # pyright: ignore[reportReturnType]
+    return list(prompts)  # pyright: ignore[reportReturnType]
 
 
 def parse_prompt(

@@ -19,18 +19,17 @@ from minipaged.config import EngineConfig
 from minipaged.cpu.compiler.thread_limit import at_most_threads
 from minipaged.engine.assembly import assemble, make_bookkeeping
 from minipaged.engine.beam_processor import BeamProcessor
-from minipaged.engine.intake import RequestIntake
+from minipaged.engine.intake import Prompt, RequestIntake
 from minipaged.engine.observed import ObservedBeamProcessor, ObservedOutputProcessor, engine_started
 from minipaged.engine.one_thread import OneThread, by_one_thread
 from minipaged.engine.output_processor import OutputProcessor
 from minipaged.engine.outputs import RequestOutput
-from minipaged.engine.prompts import Prompt
-from minipaged.engine.stats import EngineStats, count_blocks
+from minipaged.engine.stats import EngineStats
 from minipaged.engine.threads import threads_worth
 from minipaged.errors import ConfigError, InvariantError, RequestIdError
 from minipaged.events import EngineReset, Observer, StepExecuted
 from minipaged.kv.block_manager import BlockManager
-from minipaged.kv.block_usage import BlockUsage
+from minipaged.kv.block_usage import BlockUsage, count_blocks
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.kv.event_stream import EventStream
 from minipaged.loading.loader import LoadedModel
@@ -41,7 +40,6 @@ from minipaged.sampling.beam_search import BeamSearch
 from minipaged.sampling.defaults import SamplingDefaults
 from minipaged.sampling.params import SamplingParams
 from minipaged.scheduler.observed import tell_finished
-from minipaged.scheduler.scheduler_output import SchedulerOutput
 
 logger = logging.getLogger(__name__)
 
@@ -237,7 +235,7 @@ class LLMEngine:
             self._recover()
             raise
         try:
-            return self._take_in(plan, results)
+            return self._take_in(results)
         except BaseException:
             self._drop_everything()
             raise
@@ -271,15 +269,18 @@ class LLMEngine:
     def _make_intake(self) -> RequestIntake:
         return RequestIntake(self.config, self.model, self.kv_manager, self.max_model_len)
 
-    def _take_in(self, plan: SchedulerOutput, results: list[SequenceResult]) -> list[RequestProcessor]:
+    def _take_in(self, results: list[SequenceResult]) -> list[RequestProcessor]:
         """Process the results of a step. Returns the processors of the requests that have new outputs."""
         self._num_steps += 1
-        running, num_in_use = self.scheduler.queues.running, self.kv_manager.num_blocks_in_tables
-        count_blocks(self._block_usage, plan.scheduled, running, num_in_use)
+        running = self.scheduler.queues.running
+        held = ((request.block_usage, request.block_tables) for request in running)
+        count_blocks(self._block_usage, held, self.kv_manager.num_blocks_in_tables)
         advanced: dict[str, RequestProcessor] = {}
         for result in results:
             item = result.item
             item.seq.num_computed_tokens += item.num_tokens
+            self._block_usage.num_copied_blocks += len(item.copies)
+            item.request.block_usage.num_copied_blocks += len(item.copies)
             processor = self._processors[item.request.request_id]
             num_tokens = processor.take(result)
             if num_tokens is not None:

@@ -33,9 +33,10 @@ class _SampleOutput:
         self.stop_reason: int | str | None = None
         self.logprobs: list[PositionLogprobs] | None = None if request.params.logprobs is None else []
         self.cumulative_logprob = 0.0
-        self.stop_checker = StopChecker(
-            request.params.stop_strings, request.params.include_stop_str_in_output
-        )
+        params = request.params
+        self.stop_checker: StopChecker | None = None
+        if params.stop_strings:
+            self.stop_checker = StopChecker(params.stop_strings, params.include_stop_str_in_output)
         self.detokenizer: Detokenizer | None = None
         if model.tokenizer is not None:
             decode = partial(model.tokenizer.decode, skip_special_tokens=request.params.skip_special_tokens)
@@ -136,7 +137,11 @@ class OutputProcessor:
         """Add a token's text. Returns the stop string that it completes, or `None`."""
         if sample.detokenizer is None:
             return None
-        new = sample.stop_checker.feed(sample.detokenizer.append(token_id), active=is_armed)
+        delta = sample.detokenizer.append(token_id)
+        if sample.stop_checker is None:
+            sample.text += delta
+            return None
+        new = sample.stop_checker.feed(delta, active=is_armed)
         sample.text += new.text
         return new.match
 
@@ -205,7 +210,11 @@ class OutputProcessor:
         if sample.detokenizer is None:
             return
         try:
-            held = sample.stop_checker.feed(sample.detokenizer.flush(), active=False)
+            delta = sample.detokenizer.flush()
+            if sample.stop_checker is None:
+                sample.text += delta
+                return
+            held = sample.stop_checker.feed(delta, active=False)
             sample.text += held.text + sample.stop_checker.flush()
         except Exception:
             # The error that ended this request may occur again here. Then the text stays as it is.

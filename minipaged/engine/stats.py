@@ -1,13 +1,8 @@
-"""EngineStats: the state and the counts of an engine. `count_blocks` counts its blocks after each step."""
+"""EngineStats: the state and the counts of an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-
-from minipaged.kv.block_usage import BlockUsage
-from minipaged.request import Request
-from minipaged.scheduler.scheduler_output import ScheduledSequence
 
 
 @dataclass(frozen=True)
@@ -50,23 +45,3 @@ class EngineStats:
     prefix_cache_hits: int
     prompt_tokens: int
     generation_tokens: int
-
-
-def count_blocks(
-    total: BlockUsage, scheduled: Iterable[ScheduledSequence], running: Iterable[Request], num_in_use: int
-) -> None:
-    """Add one step to the counts of each running request, and to those of the whole engine.
-
-    Args:
-        total: the engine's counts.
-        scheduled: the sequences that the step computed. Their block copies are done.
-        running: the requests that hold blocks.
-        num_in_use: blocks of the pool in use. A shared block counts once.
-    """
-    for item in scheduled:
-        item.request.block_usage.num_copied_blocks += len(item.copies)
-        total.num_copied_blocks += len(item.copies)
-    num_logical = 0
-    for request in running:
-        num_logical += request.block_usage.add_step([seq.block_table for seq in request.sequences])
-    total.add_counts(num_logical, num_in_use)

@@ -30,7 +30,7 @@ class StopChecker:
     pieces.
 
     Args:
-        stop: the stop strings; none is empty. If there are none, all text passes through.
+        stop: the stop strings; at least one, and none is empty.
         include: whether the stop string stays at the end of the text. Text after it is cut off in either
             case.
     """
@@ -56,8 +56,6 @@ class StopChecker:
         """
         if self._match is not None:
             return Checked("", self._match)
-        if not self._stop:
-            return Checked(delta)
         shown: list[str] = []
         for character in delta:
             # `_held` contains the beginning of every possible match, so `text` contains any match that

@@ -107,6 +107,10 @@ class BlockManager(KVManager):
         seq.prefix_ids.clear()
         seq.num_computed_tokens = 0
 
+    def free_request(self, request: Request) -> None:
+        for seq in request.sequences:
+            self.free(seq)
+
     def admit(self, request: Request, hits: list[CachedBlock]) -> bool:
         """Admit a waiting request if all of its known tokens fit; see `KVManager.admit`.
 

@@ -7,7 +7,7 @@ same physical block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from minipaged.kv.block_table import BlockTable
@@ -47,3 +47,16 @@ class BlockUsage:
         self.logical_blocks += num_logical
         self.physical_blocks += num_physical
         self.peak_blocks = max(self.peak_blocks, num_physical)
+
+
+def count_blocks(
+    total: BlockUsage, held: Iterable[tuple[BlockUsage, Sequence[BlockTable]]], num_in_use: int
+) -> None:
+    """Count one step for each running request, and for the whole engine.
+
+    Args:
+        total: the engine's counts.
+        held: the counts and the block tables of each running request.
+        num_in_use: blocks of the pool in use. A shared block counts once.
+    """
+    total.add_counts(sum(usage.add_step(tables) for usage, tables in held), num_in_use)

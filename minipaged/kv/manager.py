@@ -64,10 +64,9 @@ class KVManager(ABC):
     def free(self, seq: Sequence) -> None:
         """Free the memory of a sequence, if it holds any. Afterwards it has no computed tokens."""
 
+    @abstractmethod
     def free_request(self, request: Request) -> None:
-        """Free the memory of all sequences of a request."""
-        for seq in request.sequences:
-            self.free(seq)
+        """Free the memory of all sequences of a request, and what is reserved for others."""
 
     # Whether requests fit
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from minipaged.model.config import ModelConfig
-from minipaged.model.layer import Layer
-from minipaged.model.leaves import Embedding, Linear, RMSNorm
+from minipaged.model.layer import Embedding, Layer, Linear, RMSNorm
 from minipaged.model.rope import RotaryEmbedding
 
 AttendFn = Callable[[int, Tensor, Tensor, Tensor], Tensor]

@@ -95,7 +95,8 @@ def queue_samples(logits: Tensor, rows: Sequence[SamplingRow]) -> Queued[list[Sa
     peak, token_ids = logits.max(dim=-1)  # [R], [R]
     sound = peak.isfinite()  # [R]
     choosable = sound.clone()  # [R]
-    for chunk in row_chunks([i for i, row in enumerate(rows) if not row.argmax_suffices], vocab_size):
+    others = [i for i, row in enumerate(rows) if not row.argmax_suffices]
+    for chunk in row_chunks(others, vocab_size) if others else ():
         index = column(chunk, torch.int64, logits.device)  # [C]
         # `_choose` changes its logits. index_select copies them; float() copies only other dtypes.
         chosen, possible = _choose(logits.index_select(0, index).float(), [rows[i] for i in chunk])

@@ -63,12 +63,13 @@ def check(engine: EngineStarted, events: Iterable[Event], *, is_whole: bool) -> 
     replay = Replay(engine)
     rules = _Rules(replay)
     for event in events:
+        step = replay.step + 1
         try:
             rules.before(event)
             replay.apply(event)
             rules.after(event)
         except TraceError as error:
-            raise TraceError(f"step {replay.step + 1}: {error} ({event!r:.300})") from None
+            raise TraceError(f"step {step}: {error} ({event!r:.300})") from None
     if is_whole and rules.phase != "between":
         raise TraceError(f"step {replay.step + 1} has no end")
 
@@ -103,7 +104,9 @@ class _Rules:
                 known = event.request_id in self._replay.unfinished
                 require(not known, f"request {event.request_id!r} is there already")
                 require(event.seq_id == len(self._replay.sequences), "sequence ids count up from 0")
-                require(len(event.prompt_token_ids) > 0, "the prompt is empty")
+                num_prompt, most = len(event.prompt_token_ids), self._replay.engine.max_model_len
+                fits = num_prompt > 0 < event.max_tokens <= most - num_prompt
+                require(fits, f"{num_prompt} + {event.max_tokens} tokens do not fit into {most}")
             case RequestAdmitted() | RequestResumed():
                 self._check_admission(event)
             case RequestPreempted():
@@ -248,9 +251,11 @@ class _Rules:
             told = getattr(event, name)
             require(count == told, f"the engine has {name}={told}, and the events lead to {count}")
         for request in replay.running:
-            for seq in request.sequences if not request.added.is_beam_search else ():
-                if seq.finish_reason is None:
-                    sampled = seq.num_computed_tokens < seq.num_tokens
-                    require(sampled, f"sequence {seq.seq_id} is computed to its end, and got no token")
-                    at_end = seq.num_output_tokens >= request.added.max_tokens
-                    require(not at_end, f"sequence {seq.seq_id} has all its tokens, and has not finished")
+            going_on = [seq for seq in request.sequences if seq.finish_reason is None]
+            computed = [seq.seq_id for seq in going_on if seq.num_computed_tokens == seq.num_tokens]
+            if request.added.is_beam_search:
+                require(len(computed) < len(going_on), f"beams {computed} are computed, and got no tokens")
+                continue
+            require(not computed, f"sequences {computed} are computed to their end, and got no token")
+            at_end = [s.seq_id for s in going_on if s.num_output_tokens >= request.added.max_tokens]
+            require(not at_end, f"sequences {at_end} have all their tokens, and have not finished")

@@ -1,20 +1,24 @@
-"""What became of one request in each step of a trace."""
+"""What became of each request in each step of a trace."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from minipaged.errors import TraceError
-from minipaged.events import Event, StepExecuted, StepFinished, StepPlanned
+from minipaged.events import EngineStarted, Event, StepExecuted, StepFinished
 from minipaged.trace.replay import Replay
 from minipaged.trace.replayed import ReplayedRequest
+from minipaged.trace.state import Chunk
 
 Phase = Literal["waiting", "prefill", "decode", "idle", "preempted", "swapped"]
-"""What a request did in a step. `"prefill"`: it computed tokens that were known before, of the prompt, or
-again after a preemption. `"decode"`: each of its sequences that were computed got one new token to compute.
-`"idle"`: it ran, but the step's budget left nothing for it."""
+"""What a request did in a step.
+
+- `"prefill"`: it computed tokens that were known before: of the prompt, or again after a preemption.
+- `"decode"`: it computed only tokens that the step before had sampled.
+- `"idle"`: it ran, but the step computed nothing for it.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,57 +41,85 @@ class TimelineEntry:
     num_blocks: int
 
 
-def timeline(replay: Replay, events: Iterable[Event], request_id: str) -> tuple[TimelineEntry, ...]:
-    """One entry for each step from a request's arrival to its end.
+@dataclass(frozen=True)
+class Timeline:
+    """One request, from its arrival to its end. `entries` has one entry for each step between the two."""
+
+    request_id: str
+    arrived: float
+    entries: tuple[TimelineEntry, ...]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What the planned step does for a request."""
+
+    phase: Phase
+    num_tokens: int
+    num_blocks: int
+
+
+def timelines(
+    engine: EngineStarted, events: Iterable[Event], only: str | None = None
+) -> tuple[Timeline, ...]:
+    """The timelines of all requests, in the order of their arrival.
 
     Args:
-        replay: the state before the events.
-        events: all events of the trace.
-        request_id: if several requests had the id one after another, the last of them is shown.
-
-    Raises:
-        TraceError: the trace has no request of that id.
+        engine: the settings.
+        events: all events after `EngineStarted`.
+        only: the id of the requests to follow; all if not given.
     """
-    entries: list[TimelineEntry] = []
-    request: ReplayedRequest | None = None
-    planned: tuple[float, Phase, int, int] | None = None
+    replay = Replay(engine)
+    entries: defaultdict[ReplayedRequest, list[TimelineEntry]] = defaultdict(list)
+    works: dict[ReplayedRequest, _Work] = {}
     for event in events:
         if isinstance(event, StepExecuted):
-            # Now the plan is final, and nothing is computed or freed yet.
-            assert replay.plan is not None
-            planned = None
-            if request is not None and request in replay.unfinished.values():
-                planned = (replay.plan.began, *_work(replay, replay.plan, request))
+            works = _works(replay, only)  # the plan is final, and nothing is taken in or freed yet
         replay.apply(event)
-        if replay.unfinished.get(request_id, request) is not request:
-            request, planned, entries = replay.unfinished[request_id], None, []
-        if isinstance(event, StepFinished) and request is not None and planned is not None:
-            began, phase, num_tokens, num_blocks = planned
-            num_output = sum(seq.num_output_tokens for seq in request.sequences)
-            entries.append(
-                TimelineEntry(event.step, began, event.time, phase, num_tokens, num_output, num_blocks)
-            )
-            planned = None
-    if request is None:
-        raise TraceError(f"the trace has no request {request_id!r}")
-    return tuple(entries)
+        if isinstance(event, StepFinished) and replay.plan is not None:
+            for request, work in works.items():
+                num_output = sum(seq.num_output_tokens for seq in request.sequences)
+                entries[request].append(
+                    TimelineEntry(
+                        step=event.step,
+                        began=replay.plan.began,
+                        ended=event.time,
+                        phase=work.phase,
+                        num_tokens=work.num_tokens,
+                        num_output_tokens=num_output,
+                        num_blocks=work.num_blocks,
+                    )
+                )
+    return tuple(
+        Timeline(request.request_id, request.added.time, tuple(entries[request]))
+        for request in replay.requests
+        if only in (None, request.request_id)
+    )
 
 
-def _work(replay: Replay, plan: StepPlanned, request: ReplayedRequest) -> tuple[Phase, int, int]:
-    """What a planned step does for a request: the phase, the tokens, and the blocks that it holds."""
+def _works(replay: Replay, only: str | None) -> dict[ReplayedRequest, _Work]:
+    chunks: defaultdict[ReplayedRequest, list[Chunk]] = defaultdict(list)
+    if replay.plan is not None:
+        for chunk in map(Chunk, replay.plan.seq_ids, replay.plan.starts, replay.plan.num_tokens):
+            chunks[replay.sequence(chunk.seq_id).request].append(chunk)
+    return {
+        request: _work(replay, request, chunks[request])
+        for request in replay.unfinished.values()
+        if only in (None, request.request_id)
+    }
+
+
+def _work(replay: Replay, request: ReplayedRequest, chunks: list[Chunk]) -> _Work:
     num_blocks = len({block_id for seq in request.sequences for block_id in seq.block_ids})
+    num_tokens = sum(chunk.num_tokens for chunk in chunks)
     match request.status:
         case "waiting" | "preempted" | "swapped":
-            return request.status, 0, num_blocks
-    own = {seq.seq_id: seq for seq in request.sequences}
-    chunks = [
-        (own[seq_id], start, num_tokens)
-        for seq_id, start, num_tokens in zip(plan.seq_ids, plan.starts, plan.num_tokens, strict=True)
-        if seq_id in own
-    ]
+            return _Work(request.status, 0, num_blocks)
     if not chunks:
-        return "idle", 0, num_blocks
+        return _Work("idle", 0, num_blocks)
+    sequences = [replay.sequence(chunk.seq_id) for chunk in chunks]
     is_decode = all(
-        start == seq.num_tokens - 1 and seq.num_output_tokens > 0 for seq, start, num_tokens in chunks
+        chunk.start == seq.num_tokens - 1 and seq.num_output_tokens > 0
+        for chunk, seq in zip(chunks, sequences, strict=True)
     )
-    return ("decode" if is_decode else "prefill"), sum(chunk[2] for chunk in chunks), num_blocks
+    return _Work("decode" if is_decode else "prefill", num_tokens, num_blocks)

@@ -15,7 +15,7 @@ from minipaged.trace.freeze import freeze
 from minipaged.trace.reader import read_lines
 from minipaged.trace.replay import Replay
 from minipaged.trace.state import TraceState
-from minipaged.trace.timeline import TimelineEntry, timeline
+from minipaged.trace.timeline import TimelineEntry, timelines
 from minipaged.trace.waste import count_slots
 
 
@@ -126,10 +126,15 @@ class Trace:
     def timeline(self, request_id: str) -> tuple[TimelineEntry, ...]:
         """What a request did in each step from its arrival to its end.
 
+        If several requests had the id, one after another, this is the last of them.
+
         Raises:
             TraceError: the trace has no request of that id.
         """
-        return timeline(Replay(self.engine), self.events, request_id)
+        found = timelines(self.engine, self.events, request_id)
+        if not found:
+            raise TraceError(f"the trace has no request {request_id!r}")
+        return found[-1].entries
 
     def waste(self) -> tuple[SlotsOfStep, ...]:
         """What the slots were used for after each step: token states, and the kinds of waste."""

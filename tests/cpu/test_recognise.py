@@ -18,8 +18,7 @@ from minipaged.model import decoder as decoder_module
 from minipaged.model import layer as layer_module
 from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import AttendFn, Decoder
-from minipaged.model.layer import Layer, Mlp, SelfAttention
-from minipaged.model.leaves import Embedding, Linear, RMSNorm
+from minipaged.model.layer import Embedding, Layer, Linear, Mlp, RMSNorm, SelfAttention
 from minipaged.model.rope import RotaryEmbedding
 from tests.oracle import FAMILIES, Family, config_of, make_config
 

@@ -15,7 +15,7 @@ from minipaged.cpu.products.choice import ChosenLinear
 from minipaged.cpu.replace import compiled_decoder, plain_decoder
 from minipaged.errors import ConfigError
 from minipaged.model.decoder import Decoder
-from minipaged.model.leaves import Linear
+from minipaged.model.layer import Linear
 from tests.model.dense import packed_logits
 from tests.model.test_decoder import decoder_like, random_tokens
 from tests.oracle import FAMILIES, Family, make_config, make_hf_model

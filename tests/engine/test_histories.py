@@ -10,7 +10,7 @@ import pytest
 from minipaged import BeamSearchParams, LLMEngine, SamplingParams
 from minipaged.baseline.buddy import next_power_of_two
 from minipaged.choices import KVLayoutName, PreemptionMode
-from minipaged.engine.prompts import TokensPrompt
+from minipaged.engine.intake import TokensPrompt
 from minipaged.errors import PromptError, SamplingParamsError
 from minipaged.events import Observer
 from minipaged.loading.loader import LoadedModel

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from minipaged import LLM, LLMEngine, SamplingParams
-from minipaged.engine.prompts import TextPrompt, TokensPrompt
+from minipaged.engine.intake import TextPrompt, TokensPrompt
 from minipaged.errors import (
     ConfigError,
     PromptError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minipaged import LLMEngine, SamplingParams
-from minipaged.engine.prompts import TokensPrompt
+from minipaged.engine.intake import TokensPrompt
 from minipaged.kv.prefix_hash import HashInput
 from minipaged.parts import Parts
 from tests.engine.driving import assert_greedy, check_and_poison, drain, greedy, make_engine, run

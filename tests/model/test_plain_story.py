@@ -8,7 +8,7 @@ from pathlib import Path
 import minipaged
 
 PACKAGE = Path(minipaged.__file__).parent
-STORY = ("decoder.py", "layer.py", "leaves.py", "rope.py", "config.py")
+STORY = ("decoder.py", "layer.py", "rope.py", "config.py")
 MOST_LINES = 700
 CHOOSERS = {"attention/backend.py", "engine/assembly.py", "runner/decode_steps.py"}
 """What chooses between the plain engine and the compiled one."""

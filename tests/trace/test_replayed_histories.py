@@ -1,4 +1,4 @@
-"""Random histories of engines of every layout: their traces obey the rules, and lead to the engines' own states."""
+"""Traces of random histories, in every layout, obey the rules and lead to the engines' own states."""
 
 from __future__ import annotations
 

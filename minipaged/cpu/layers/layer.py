@@ -25,8 +25,7 @@ from minipaged.cpu.layers.layer_loops import (
 from minipaged.cpu.layers.workspace import LayerWorkspace, WorkspaceOfThread
 from minipaged.cpu.products.panel_linear import PanelLinear, product_threads
 from minipaged.model.config import ModelConfig
-from minipaged.model.layer import Layer
-from minipaged.model.leaves import Linear
+from minipaged.model.layer import Layer, Linear
 
 TOKENS_AT_ONCE = 256
 """Tokens of a step, at most, that go through a half together."""

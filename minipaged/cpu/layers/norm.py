@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from minipaged.cpu.compiler.calls import Call
 from minipaged.cpu.compiler.threads import threads_for
 from minipaged.cpu.layers.norm_loops import NormArguments, norm_bfloat16, norm_float32
-from minipaged.model.leaves import RMSNorm
+from minipaged.model.layer import RMSNorm
 
 NORMING = 3e-4
 """About how many microseconds a number takes."""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from minipaged.cpu.products.panel_linear import Product, fits_panels, in_panels, panel_linear
-from minipaged.model.leaves import Linear
+from minipaged.model.layer import Linear
 
 TRIAL_ROWS = (1, 8, 32, 128)
 """A step's rows are few in decodes and many in prefills. Each trial decides for up to that many rows,

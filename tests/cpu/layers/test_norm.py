@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minipaged.cpu.layers.norm import CompiledNorm
-from minipaged.model.leaves import RMSNorm
+from minipaged.model.layer import RMSNorm
 from tests.cpu.layers.test_norm_and_rotation import near, randn
 from tests.torch_threads import torch_threads
 
