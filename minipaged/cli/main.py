@@ -79,6 +79,12 @@ COMMANDS = (
         "minipaged ladder --requests 16 --stages 2-8",
     ),
     Command(
+        "replay",
+        "minipaged.cli.replay",
+        "a page that shows a recorded run step by step, or two runs side by side",
+        "minipaged replay run.jsonl.gz --open",
+    ),
+    Command(
         "bench",
         "minipaged.cli.bench",
         "measure a part of the engine",

@@ -2,5 +2,11 @@
 
 The page has the events in it, and rebuilds the engine's state from them in plain JavaScript. Read the modules in
 this order: `build` (from traces to a page), `notebook` (the page in an output cell), `figures` (pictures for places
-where no script runs). The scripts, in the order in which they are joined: see `build.SCRIPTS`.
+where no script runs). The scripts are joined in the order of `build.SCRIPTS`; `state.js` is `trace/replay.py` once
+more, and `run.js` has the state at any step.
 """
+
+from minipaged.trace.page.build import replay_page
+from minipaged.trace.page.notebook import show
+
+__all__ = ["replay_page", "show"]

@@ -30,13 +30,20 @@ function begin() {
  *  replay.step(i): the step that run i shows.
  *  replay.pool(i): the pool's cells as they were painted: {block, filled, refCnt, owners, cached, mark}; the regions
  *    of a contiguous cache: {start, numSlots, numAllocated, requestId, seqId, filled}.
+ *  replay.place(block, i): where a block's cell is in the window: {x, y} of its middle.
  *  replay.draw(position): draws a step at once, and returns the milliseconds that it took, layout included.
  */
 function exposeShown(player) {
   const view = (i) => player.views[i ?? 0];
   window.replay = Object.freeze({
-    step: (i) => view(i).number,
+    step: (i) => view(i).run.trace.steps[view(i).number].number,
     pool: (i) => structuredClone(view(i).pool?.shown ?? []),
+    place(block, i) {
+      const { canvas, size } = view(i).pool;
+      const [x, y] = view(i).pool.place(block);
+      const box = canvas.getBoundingClientRect();
+      return { x: box.left + x + size / 2 - 1, y: box.top + y + size / 2 - 1 };
+    },
     draw(position) {
       const before = performance.now();
       player.goTo(position);

@@ -47,6 +47,11 @@ class Player {
     return this.axis.inTime ? run.stepAt(this.moments[this.position]) : Math.min(this.position, run.numSteps);
   }
 
+  /** Whether a run has ended before this position, which another run still reaches. */
+  isPast(run) {
+    return this.axis.inTime ? this.moments[this.position] > run.times[run.numSteps] : this.position > run.numSteps;
+  }
+
   goTo(position) {
     this.position = Math.min(this.last, Math.max(0, Math.round(position)));
     this.requested ??= requestAnimationFrame(() => this.draw());
@@ -65,7 +70,7 @@ class Player {
   draw() {
     if (this.requested) cancelAnimationFrame(this.requested);
     this.requested = null;
-    for (const view of this.views) view.draw(this.stepOf(view.run));
+    for (const view of this.views) view.draw(this.stepOf(view.run), this.isPast(view.run));
     this.slider.max = String(this.last);
     this.slider.value = String(this.position);
     const said = this.describe();

@@ -36,7 +36,8 @@ class Step {
   drawBudget(state, number) {
     const limit = state.engine.max_num_batched_tokens;
     const used = state.chunks.reduce((sum, chunk) => sum + chunk.numTokens, 0);
-    setText(this.aside, number === 0 ? "before the first step" : `${whole.format(used)} of ${plural(limit, "token")} scheduled`);
+    const { isPast } = this.view;
+    setText(this.aside, number === 0 ? "before the first step" : isPast ? "the run has ended" : `${whole.format(used)} of ${plural(limit, "token")} scheduled`);
     const { run } = this.view;
     this.budget.setAttribute("aria-label", `token budget: ${used} of ${limit} used`);
     fillList(this.budget, state.chunks, () => make("span"), (bar, { seqId, numTokens }) => {

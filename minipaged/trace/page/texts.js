@@ -136,19 +136,20 @@ class Texts {
         item.samples.delete(seqId);
       }
     }
-    for (const seq of seqs) {
+    seqs.forEach((seq, i) => {
       let sample = item.samples.get(seq.seqId);
       if (!sample) {
         const isAlone = request.numSeqs === 1;
         const text = make("span", { class: "output", dir: isAlone ? null : "auto" });
         const element = make(isAlone ? "span" : "div", { class: isAlone ? null : "sample" }, isAlone ? null : chip(this.view.run.names.get(seq.seqId)), text, make("span", { class: "end" }));
-        item.outputs.append(element);
         sample = { element, text, end: element.lastChild };
         item.samples.set(seq.seqId, sample);
       }
+      // The best beam comes first, and which one that is changes.
+      if (item.outputs.children[i] !== sample.element) item.outputs.insertBefore(sample.element, item.outputs.children[i] ?? null);
       setText(sample.text, outputText(this.view.run, seq));
       setText(sample.end, seq.finishReason ? ` ■ ${seq.finishReason}` : "");
-    }
+    });
   }
 }
 

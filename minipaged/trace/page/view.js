@@ -58,8 +58,9 @@ class View {
     for (const each of this.panels) each.measure?.();
   }
 
-  draw(number) {
+  draw(number, isPast = false) {
     this.number = number;
+    this.isPast = isPast;
     const state = this.run.seek(number);
     this.shared = { state, number, holders: state.holders() };
     for (const each of this.panels) each.draw(this.shared);
