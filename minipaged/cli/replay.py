@@ -10,7 +10,9 @@ from minipaged.cli.streams import remark, stdout_console
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged replay`."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="a trace, as --trace FILE of other commands writes")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="a trace, as --trace FILE of other commands writes"
+    )
     parser.add_argument(
         "other", type=Path, nargs="?", metavar="FILE2", help="a second trace, to be shown beside the first"
     )

@@ -1,7 +1,7 @@
 """From traces to one HTML file that needs nothing else.
 
-All of a trace's text is in the page as JSON in elements that are no scripts, with `<` escaped. So no text of a
-trace can end its element or begin another one.
+All texts of a trace are in the page as JSON, in elements that are no scripts, with `<` escaped. So no text
+can end its element or begin another one.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _SLOTS = {
 
 
 def draw_timeline(trace: Trace) -> Figure:
-    """A row for each request, from the first step to the last: waiting, prefill, decode, preempted, swapped."""
+    """A row for each request: in which steps it waited, computed, or was preempted."""
     request_ids = list(dict.fromkeys(trace.request_ids()))
     shown = request_ids[:MOST_REQUESTS]
     made = Figure(figsize=(9, 1.1 + 0.22 * max(3, len(shown))), dpi=100, layout="constrained")

@@ -13,7 +13,8 @@ function begin() {
   player.readAddress();
   player.redraw();
   document.addEventListener("keydown", (event) => player.key(event));
-  window.addEventListener("hashchange", () => player.readAddress());
+  // The new address is the event's: by now the page may have written another one.
+  window.addEventListener("hashchange", (event) => player.readAddress(event.newURL));
   window.addEventListener("resize", () => player.redraw());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => player.redraw());
   const print = (isPrinted) => {

@@ -33,7 +33,7 @@ def show(trace: Trace, other: Trace | None = None, *, height: int = HEIGHT) -> N
     from minipaged.trace.page.figures import draw_pool, draw_timeline
 
     traces = [trace] if other is None else [trace, other]
-    # The frame keeps the page's style and scripts away from the notebook, and the notebook from the trace's texts.
+    # The frame keeps the page's style and scripts away from the notebook.
     page = html.escape(replay_page(traces), quote=True)
     frame = (
         f'<div><iframe title="minipaged replay" sandbox="allow-scripts" srcdoc="{page}" '

@@ -162,8 +162,8 @@ class Player {
     }
   }
 
-  readAddress() {
-    const found = /^#(step|time)=([\d.]+)$/.exec(location.hash);
+  readAddress(address = location.href) {
+    const found = /#(step|time)=([\d.]+)$/.exec(address);
     if (!found) return;
     const value = Number(found[2]);
     if (this.runs.length > 1) this.setMode(found[1] === "time");

@@ -1,4 +1,4 @@
-"""A real browser for the replay page: Debian's Chromium, driven by Playwright. Without one these tests skip."""
+"""A real browser for the replay page: Chromium, driven by Playwright. Without one these tests skip."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 OpenPage = Callable[..., "Page"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Chromium without a window."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install -e '.[dev]'")
+    """Chromium without a window. Its driver has an event loop, which tests of other rooms must not find."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="Playwright is not installed: pip install -e '.[dev]'"
+    )
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
         pytest.skip("no Chromium is installed: apt-get install chromium")
@@ -34,9 +36,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path) -> Iterator[OpenPage]:
-    """Opens a page of these traces from a file. No page may say an error, or ask for anything from elsewhere."""
+    """Opens a page of traces from a file. A page must not report an error, nor ask for anything elsewhere."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True)
     wrong: list[str] = []
+    requested: list[str] = []
 
     def opened(traces: Sequence[Trace], fragment: str = "", names: Sequence[str] = ()) -> Page:
         path = tmp_path / "page.html"
@@ -44,12 +47,12 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[OpenPage]:
         page = context.new_page()
         page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
-        page.on("request", lambda request: None if request.url.startswith(path.as_uri()) else wrong.append(request.url))
+        page.on("request", lambda request: requested.append(request.url))
         page.goto(path.as_uri() + fragment)
-        page.wait_for_function("window.replay")
+        page.wait_for_function("() => window.replay")
         return page
 
     yield opened
     context.close()
     assert wrong == []
+    assert all(url.startswith(tmp_path.as_uri()) for url in requested)

@@ -69,7 +69,17 @@ def long_trace(num_steps: int, num_blocks: int) -> Trace:
             most = run.end - len(tokens)
             events += [
                 RequestAdded(
-                    run.request_id, run.seq_id, now, tuple(tokens), texts, most, 1, False, 0, None, (0, run.seq_id)
+                    run.request_id,
+                    run.seq_id,
+                    now,
+                    tuple(tokens),
+                    texts,
+                    most,
+                    1,
+                    False,
+                    0,
+                    None,
+                    (0, run.seq_id),
                 ),
                 RequestAdmitted(run.request_id, 0),
             ]

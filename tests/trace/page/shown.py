@@ -24,7 +24,8 @@ _READ = """(run) => {
     chunks: all(".chunk").map((each) => each.textContent),
     statuses: all(".text .status").map((each) => each.textContent),
     outputs: all(".text").map((each) => all(".output", each).map((text) => text.textContent)),
-    slots: values("waste"), hits: values("hits"), preemptions: values("preemptions"), requests: values("requests"),
+    slots: values("waste"), hits: values("hits"), preemptions: values("preemptions"),
+    requests: values("requests"),
   };
 }"""
 

@@ -44,7 +44,8 @@ def test_a_block_that_is_chosen_tells_its_tokens_its_holders_and_its_history(
     trace = next(
         trace
         for trace in (history(nano_model, seed) for seed in range(100))
-        if trace.engine.enable_prefix_caching and any(block.ref_cnt > 1 for block in trace.at(trace.num_steps // 2).blocks[1:])
+        if trace.engine.enable_prefix_caching
+        and any(block.ref_cnt > 1 for block in trace.at(trace.num_steps // 2).blocks[1:])
     )
     step = trace.num_steps // 2
     state = trace.at(step)
@@ -57,13 +58,17 @@ def test_a_block_that_is_chosen_tells_its_tokens_its_holders_and_its_history(
         assert panel.locator("dd").first.inner_text() == str(block.ref_cnt)
         filled = panel.locator(".slots li:not(.empty) bdi")
         titles = [filled.nth(i).get_attribute("title") for i in range(filled.count())]
-        assert [title.split(",")[0] for title in titles if title] == [f"token {each}" for each in block.token_ids]
+        assert [title.split(",")[0] for title in titles if title] == [
+            f"token {each}" for each in block.token_ids
+        ]
         held = panel.locator(".holders li").all_inner_texts()
         assert [text.rsplit(" ", 1)[1] for text in held] == [str(holder.index) for holder in block.holders]
         if block.block_hash is not None:
             assert block.block_hash in panel.locator("dl").inner_text()
             assert (block.parent_block_hash or "none") in panel.locator("dl").inner_text()
-        steps = [int(text.removeprefix("step ")) for text in panel.locator(".history button").all_inner_texts()]
+        steps = [
+            int(text.removeprefix("step ")) for text in panel.locator(".history button").all_inner_texts()
+        ]
         assert steps == sorted(steps)
         if block.ref_cnt:
             assert min(steps) <= step
@@ -73,7 +78,9 @@ def test_a_token_s_slot_is_worked_out_with_its_numbers(nano_model: LoadedModel, 
     trace = next(
         trace
         for trace in (history(nano_model, seed) for seed in range(100))
-        if trace.engine.kv_layout == "paged" and trace.engine.block_size > 1 and any(seq.block_ids for seq in trace.at(2).sequences.values())
+        if trace.engine.kv_layout == "paged"
+        and trace.engine.block_size > 1
+        and any(seq.block_ids for seq in trace.at(2).sequences.values())
     )
     state, size = trace.at(2), trace.engine.block_size
     page = open_page([trace], "#step=2")
@@ -87,7 +94,10 @@ def test_a_token_s_slot_is_worked_out_with_its_numbers(nano_model: LoadedModel, 
             block_id = seq.block_ids[index]
             lines = page.locator(".equation li").all_inner_texts()
             assert lines[0].startswith(f"token {seq.token_ids[position]}")
-            assert lines[1] == f"position {position} → ({position} // {size}, {position} % {size}) = ({index}, {offset})"
+            assert (
+                lines[1]
+                == f"position {position} → ({position} // {size}, {position} % {size}) = ({index}, {offset})"
+            )
             assert lines[2] == f"block_table[{index}] = {block_id}"
             assert lines[3] == f"slot = {block_id} × {size} + {offset} = {block_id * size + offset}"
 
