@@ -290,7 +290,7 @@ def unused_parts(config: EngineConfig, parts: Parts) -> dict[str, str]:
         parts: the parts to check. The metadata of each field says with which settings the engine calls it.
 
     Returns:
-        By the name of each such part, a text with the settings that it needs.
+        Maps the name of each such part to a text with the settings that it needs.
     """
     found: dict[str, str] = {}
     for part in fields(parts):

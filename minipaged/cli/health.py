@@ -113,7 +113,7 @@ def devices() -> list[Finding]:
 
 
 def _cpu() -> Finding:
-    """What the process may use of CPUs and memory; and if that is not all, what the machine has."""
+    """The CPUs and the memory that the process may use, and those of the machine if it has more."""
     try:
         import psutil
         import torch

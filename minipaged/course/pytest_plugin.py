@@ -1,8 +1,8 @@
-"""The hooks of `chapters/conftest.py`: whose code is checked, three states, messages, results.
+"""The pytest hooks of `chapters/conftest.py`: which code is checked, the three states, messages and results.
 
-A test belongs to an exercise, `@pytest.mark.exercise("4.2")`, or is the chapter's last one,
-`@pytest.mark.in_engine`. It takes the module with the reader's functions as the fixture `code`, or
-the parts made of them as `resolved`.
+A test is marked with its exercise, `@pytest.mark.exercise("4.2")`. The chapter's last test is marked
+`@pytest.mark.in_engine`. The fixture `code` is the module with the reader's functions. The fixture `resolved`
+has the engine parts that are made from it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from minipaged.course.time_limit import SECONDS, StoppedError, default_seconds
 from minipaged.course.timekeeper import Timekeeper
 
 hypothesis.settings.register_profile(
-    "course",  # the same examples each time, and one failure: the smallest
+    "course",  # the same examples each time, and only the smallest failure
     derandomize=True,
     database=None,
     deadline=None,
@@ -60,26 +60,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--with-needed",
         action="store_true",
-        help="with --exercise: also the tests of earlier ones that its functions call",
+        help="with --exercise: also the tests of earlier exercises that its functions call",
     )
     group.addoption("--chapter-report", action="store_true", help="end with a table of the exercises")
     group.addoption(
         "--chapter-results",
         type=Path,
         metavar="FILE",
-        help="write the results as they come: see minipaged/course/journal.py; goes on with what is in it",
+        help="write each result to this journal (see minipaged/course/journal.py), and continue its run",
     )
     group.addoption(
         "--test-seconds",
         type=float,
         default=default_seconds(),
         metavar="S",
-        help=f"a test that takes longer is wrong; 0 for no limit (default: {SECONDS}, or 60)",
+        help=f"a test that takes longer is stopped and wrong; 0 for no limit (default: {SECONDS}, or 60)",
     )
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """A run that somebody started by hand is a process that watches another one: see `by_hand.py`."""
+    """If a user started this run by hand, run the tests in a second process: see `by_hand.py`."""
     return None if runs_by_itself(config) else run_watched_pytest(config)
 
 
@@ -91,7 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "in_engine: the chapter's code in the real engine")
     hypothesis.settings.load_profile("course")
     config.stash[_TIMEKEEPER] = Timekeeper(config)
-    if not hasattr(config, "workerinput"):  # with pytest-xdist: in the process that reports
+    if not hasattr(config, "workerinput"):  # with pytest-xdist, only in the process that reports
         config.pluginmanager.register(
             Reporter(config, config.stash[_TIMEKEEPER]), "minipaged-course-reporter"
         )
@@ -101,7 +101,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     wanted = config.getoption("--exercise")
     ours = [item for item in items if item.path.is_relative_to(root() / "chapters")]
     for item in ours:
-        place_of(item)  # fails early, if a test belongs to nothing
+        place_of(item)  # fails early if a test has no marker
     out = [item for item in ours if config.stash[_TIMEKEEPER].has_result(item)]
     if wanted is not None:
         kept = {wanted}
@@ -125,8 +125,10 @@ def _implementation(request: pytest.FixtureRequest) -> Implementation:
 
 
 class _NotLoadedError(Exception):
-    """There is no code to check, because of the cause. Pytest does not go on well after a fixture that raises
-    what is no `Exception`."""
+    """The code could not be loaded; the cause says why.
+
+    pytest does not handle fixtures well that raise something other than an `Exception`.
+    """
 
 
 @contextmanager
@@ -139,7 +141,7 @@ def _loading() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def code(request: pytest.FixtureRequest) -> ModuleType:
-    """The module with the functions to check; it notes what it is asked."""
+    """The module with the functions to check. It records the calls to them."""
     source = _implementation(request)
     stopped = request.config.stash[_TIMEKEEPER].stopped
     names = [name for exercise in source.chapter.exercises for name in exercise.names]
@@ -150,7 +152,7 @@ def code(request: pytest.FixtureRequest) -> ModuleType:
 
 @pytest.fixture
 def resolved(request: pytest.FixtureRequest) -> ResolvedParts:
-    """The engine's parts, made of the chapter's code where that is written."""
+    """The engine's parts, with those exercises of the chapter that are written."""
     source = _implementation(request)
     stopped = request.config.stash[_TIMEKEEPER].stopped
     with _loading():
@@ -160,15 +162,15 @@ def resolved(request: pytest.FixtureRequest) -> ResolvedParts:
         return resolve([source])
 
 
-# What becomes of it
+# The result of a test
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)  # within pytest's own, which tidy up after a test
+@pytest.hookimpl(wrapper=True, trylast=True)  # inside pytest's own hooks, which clean up after a test
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     timekeeper = item.config.stash[_TIMEKEEPER]
     _, exercise = place_of(item)
     if timekeeper.stopped.has(exercise):
-        pytest.skip(f"another test of {number_of(item)} did not come to its end")
+        pytest.skip(f"another test of {number_of(item)} did not finish")
     with timekeeper.watching(item):
         return (yield)
 

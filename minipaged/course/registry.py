@@ -1,4 +1,4 @@
-"""The chapters that there are. Each is a package `minipaged.course.chNN`, found by its name."""
+"""The existing chapters. Each is a package `minipaged.course.chNN`, found by its name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def chapter(number: int) -> Chapter:
     """The chapter of that number.
 
     Raises:
-        CourseError: there is none.
+        CourseError: there is no such chapter or exercise.
     """
     for each in chapters():
         if each.number == number:
@@ -40,7 +40,7 @@ def exercise(number: str) -> Exercise:
     """The exercise of that number.
 
     Raises:
-        CourseError: there is none.
+        CourseError: there is no such chapter or exercise.
     """
     home = chapter(chapter_of(number))
     for each in home.exercises:

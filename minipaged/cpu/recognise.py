@@ -1,7 +1,7 @@
 """Whether a decoder is one that the compiled loops compute: what it *is*, not only its sizes.
 
-The loops do one fixed computation. A decoder may do another, because its parts were exchanged, or because the
-code in `model/` was edited. Such a decoder has to run as it is, in PyTorch.
+The loops do one fixed computation. A decoder may do a different one, because its parts were replaced, or
+because the code in `model/` was edited. Such a decoder has to run in PyTorch.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from minipaged.model.config import ModelConfig, RopeConfig
 from minipaged.model.decoder import Decoder
 
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
-"""The dtypes of the loops, and how far their results may be from PyTorch's: the norm of the difference, as a
-share of the result's. Sums in another order differ by less than a tenth of that."""
+"""The dtypes of the loops, and how far their results may be from PyTorch's: the norm of the difference,
+divided by the norm of the result. A different order of summation gives less than a tenth of that."""
 
 
 @torch.inference_mode()
 def why_not_compiled(decoder: Decoder) -> str | None:
-    """Why the loops do not compute this decoder, in words; `None` if they do.
+    """The reason why the loops cannot compute this decoder, in words; `None` if they can.
 
     Args:
-        decoder: any, plain or compiled.
+        decoder: any decoder, plain or compiled.
     """
     reason = _other_sizes(decoder)
     if reason is None and not isinstance(decoder, CompiledDecoder):
@@ -54,8 +54,11 @@ def _other_sizes(decoder: Decoder) -> str | None:
 
 
 def _other_parts(decoder: Decoder) -> str | None:
-    """Where this decoder is not what its configuration makes: a part of another class, another parameter, or
-    another attribute, as a method of its own is one."""
+    """How this decoder differs from the one that its configuration makes; `None` if it does not.
+
+    It may have a part of another class, another parameter, or another attribute, such as a replaced
+    method.
+    """
     outline = Decoder(decoder.config, decoder.dtype, torch.device("meta"))
     theirs, ours = dict(decoder.named_modules()), dict(outline.named_modules())
     if theirs.keys() != ours.keys():
@@ -78,13 +81,13 @@ def _tensors(part: nn.Module) -> Mapping[str, object]:
 
 
 def _attributes(part: nn.Module) -> Mapping[str, object]:
-    """What else a module has, hooks included. `training` means nothing here."""
+    """A module's other attributes, hooks included. `training` does not matter here."""
     others = ("_parameters", "_buffers", "_modules", "training")
     return {name: value for name, value in vars(part).items() if name not in others}
 
 
 def _changed(found: Mapping[str, object], expected: Mapping[str, object]) -> list[str]:
-    """The names that one has and the other has not, or that mean something else there."""
+    """The names that only one of the two has, or whose values differ."""
 
     def differs(name: str) -> bool:
         if name not in found or name not in expected:
@@ -96,7 +99,7 @@ def _changed(found: Mapping[str, object], expected: Mapping[str, object]) -> lis
 
 
 def _other_results(config: ModelConfig, dtype: torch.dtype) -> str | None:
-    """Whether the code in `model/` computes what the loops do: both compute a small model of this kind."""
+    """How the code in `model/` differs from the loops: both compute a small model of this kind."""
     small = replace(
         config,
         hidden_size=PANEL,
@@ -113,7 +116,7 @@ def _other_results(config: ModelConfig, dtype: torch.dtype) -> str | None:
         compiled = CompiledDecoder(plain, lambda linear: linear, takes_over=False)
         ids, positions = (torch.tensor(each, device="cpu") for each in ([3, 1, 4], [0, 1, 9]))
         expected = plain.logits(plain(ids, positions, _attend))  # [3, vocab]
-        # As a recorded step does it, without `forward`.
+        # As in a recorded step, which does not call `forward`.
         hidden, cos, sin = compiled.enter(ids, positions)
         for i, layer in enumerate(compiled.layers):
             q, k, v = layer.before_attention(hidden, cos, sin)
@@ -122,7 +125,7 @@ def _other_results(config: ModelConfig, dtype: torch.dtype) -> str | None:
         distance = float((found - expected).norm() / expected.norm())
     except ConfigError:
         raise
-    except Exception as error:  # of any kind: what was edited may not run, and a compiler may fail
+    except Exception as error:  # any kind: edited code may not run, and a compiler may fail
         return f"a small model of its kind cannot be computed: {type(error).__name__}: {error}"
     if distance <= TOLERANCES[dtype]:
         return None
@@ -130,7 +133,7 @@ def _other_results(config: ModelConfig, dtype: torch.dtype) -> str | None:
 
 
 def _small_decoder(config: ModelConfig, dtype: torch.dtype) -> Decoder:
-    """With weights so large that every operation shows in the result."""
+    """A small decoder with weights so large that every operation affects the result."""
     decoder = Decoder(config, dtype, torch.device("cpu"))
     generator = torch.Generator("cpu").manual_seed(0)
     for parameter in decoder.parameters():
@@ -141,5 +144,5 @@ def _small_decoder(config: ModelConfig, dtype: torch.dtype) -> Decoder:
 
 
 def _attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """No attention, but something of all three: [T, Hq, D]."""
+    """A stand-in for attention that depends on query, key and value: [T, Hq, D]."""
     return query * 0.5 + torch.tanh(key) * value * (layer + 1)

@@ -56,9 +56,11 @@ class Machinery:
 
 
 def assemble(
-    config: EngineConfig, model: LoadedModel | None, events: EventStream | None, *, progress: bool
+    config: EngineConfig, model: LoadedModel | None, events: EventStream | None = None, *, progress: bool
 ) -> Machinery:
     """Load the model if none is given, plan the memory, and make the other parts.
+
+    With `events`, the parts tell an observer what they do.
 
     Raises:
         ConfigError: the settings contradict each other, or the pool is too small for one request.
@@ -109,7 +111,7 @@ def assemble(
 
 
 def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> Decoder:
-    """What computes a model: the plain decoder, or on a CPU one in compiled code.
+    """The decoder that computes a model: the plain one, or on a CPU possibly one in compiled code.
 
     Args:
         config: the settings.

@@ -1,4 +1,4 @@
-"""How much of this machine the process may use: what there is, and what its control groups leave of it."""
+"""How much of this machine's memory and CPUs the process may use, with the limits of its control groups."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Memory:
     """The CPU's memory, in bytes.
 
     Attributes:
-        total: what the process may have.
-        free: what is left of it for this process, files that the kernel has cached included.
+        total: the most memory that the process may have.
+        free: how much of it is still free for this process. Files that the kernel has cached count as free.
     """
 
     total: int
@@ -25,7 +25,7 @@ class Memory:
 
 
 def usable_memory() -> Memory:
-    """The machine's memory, or what a container may have of it."""
+    """The machine's memory, or the container's share of it."""
     limits, machine = group_limits(), psutil.virtual_memory()
     total = machine.total if limits.memory_bytes is None else min(machine.total, limits.memory_bytes)
     free = machine.available if limits.free_bytes is None else min(machine.available, limits.free_bytes)
@@ -33,7 +33,7 @@ def usable_memory() -> Memory:
 
 
 def usable_cpus() -> int:
-    """CPUs that the process may use at once: of those that it is bound to, as many as its quota pays for."""
+    """CPUs that the process may use at once: those that it is bound to, up to its quota."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = group_limits().cpus
     return bound if quota is None else max(1, min(bound, math.ceil(quota)))

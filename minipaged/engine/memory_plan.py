@@ -1,4 +1,4 @@
-"""MemoryPlan: what an engine decides at its start: the blocks in the pool, and the longest request."""
+"""MemoryPlan: the number of blocks in the pool and the length of the longest request, decided at start."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def check_before_loading(config: EngineConfig, model: ModelConfig, dtype: torch.
         config, model, dtype: as there.
 
     Raises:
-        ConfigError: as there.
+        ConfigError: as in `plan_memory`.
     """
     shape = KVShape(model.num_layers, model.num_kv_heads, model.head_dim, dtype.itemsize)
     num_blocks = _settled_num_blocks(config, shape)
     if num_blocks is None:
         if config.max_model_len in ("auto", -1):
-            return  # what fits is not known yet
+            return  # the length that fits is not known yet
         num_blocks = _most_useful_blocks(config, model)
     _max_model_len(config, model, num_blocks)
 

@@ -116,8 +116,8 @@ class StepFinished:
 class StepFailed:
     """A step was undone. Requests that may have been half changed have lost their memory, and wait.
 
-    An interrupt may have come between a change and its event. So this event states all that is held
-    afterwards.
+    An interrupt may have come between a change and its event. So no event tells how the step was undone, and
+    this one states all that is held afterwards.
 
     Attributes:
         waiting: the requests that lost their memory.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from weakref import WeakKeyDictionary, WeakSet
 
 from minipaged.events import Event, Observer, RequestAdmitted, RequestResumed, SequenceForked
 from minipaged.request import Request, Sequence
@@ -49,6 +50,8 @@ class EventStream:
         self._start: float | None = None
         self._ids: WeakKeyDictionary[Sequence, int] = WeakKeyDictionary()
         self._num_ids = 0
+        self._admitted: WeakSet[Request] = WeakSet()
+        self._is_muted = False
 
     def observe(self, *parts: object) -> None:
         """Let those of the parts tell what they do that can."""
@@ -58,13 +61,22 @@ class EventStream:
 
     def emit(self, event: Event) -> None:
         """Call the observer."""
-        if self._observer is None:
+        if self._observer is None or self._is_muted:
             return
         try:
             self._observer(event)
         except Exception as error:
             self._observer = None
             logger.warning("the observer failed; the engine goes on without it: %r", error)
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Tell nothing meanwhile: for an undoing, whose details would follow changes that were not told."""
+        self._is_muted = True
+        try:
+            yield
+        finally:
+            self._is_muted = False
 
     def now(self) -> float:
         """Seconds since the first call, in whole microseconds."""
@@ -82,11 +94,11 @@ class EventStream:
         return seq_id
 
     def admitted(self, request: Request) -> None:
-        """Tell that a waiting request was admitted, before the scheduler counts it."""
+        """Tell that a waiting request was admitted."""
         num_cached_tokens = request.unfinished[0].num_computed_tokens
-        is_first = request.num_cached_tokens is None
-        kind = RequestAdmitted if is_first else RequestResumed
+        kind = RequestResumed if request in self._admitted else RequestAdmitted
         self.emit(kind(request.request_id, num_cached_tokens))
+        self._admitted.add(request)
 
     def forked(self, parent: Sequence, child: Sequence) -> None:
         """Tell that a sequence began with the memory of another one."""

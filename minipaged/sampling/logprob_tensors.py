@@ -120,7 +120,7 @@ def gather_logprobs(logits: Tensor, rows: Sequence[int], token_ids: Tensor, num_
 
 
 def _likeliest(logprobs: Tensor, num_top: int) -> Tensor:
-    """The ids of each row's `num_top` largest entries, int64 `[C, K]`. Of equal entries, the lowest ids.
+    """The ids of each row's `num_top` largest entries, int64 `[C, K]`. Ties go to the lowest ids.
 
     `topk` may take any of several equal entries, and half-precision models often give equal ones. So the
     first `topk` only finds the smallest value to include. Then a mask selects the entries, and the second

@@ -26,10 +26,9 @@ from minipaged.scheduler.scheduler_output import SchedulerOutput
 
 def tell_finished(events: EventStream, queues: RequestQueues, manager: KVManager) -> None:
     """Tell that the results of a step are taken in."""
-    events.num_steps += 1
     events.emit(
         StepFinished(
-            step=events.num_steps,
+            step=events.num_steps + 1,
             time=events.now(),
             num_running=len(queues.running),
             num_waiting=len(queues.waiting),
@@ -37,6 +36,7 @@ def tell_finished(events: EventStream, queues: RequestQueues, manager: KVManager
             num_free=manager.num_free_blocks,
         )
     )
+    events.num_steps += 1
 
 
 class ObservedScheduler(Scheduler, Observed):
@@ -86,7 +86,8 @@ class ObservedScheduler(Scheduler, Observed):
         return plan
 
     def rollback(self, requests: Collection[Request]) -> None:
-        super().rollback(requests)
+        with self.events.muted():
+            super().rollback(requests)
         holding = [seq for request in self.queues.running for seq in request.sequences if seq.holds_memory]
         manager = self._manager
         self.events.emit(

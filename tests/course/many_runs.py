@@ -1,6 +1,6 @@
 """Many runs of one chapter's tests in one process: `python -m tests.course.many_runs`.
 
-Reads runs from stdin, a JSON object in each line, and writes their results to stdout likewise.
+It reads runs from stdin, one JSON object in each line, and writes their results to stdout in the same form.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from minipaged.course.results import TestResult
 
 @dataclass(frozen=True)
 class Run:
-    """One run: whose code, and the tests of one exercise or all."""
+    """One run: whose code is checked, and with which exercise's tests (or all)."""
 
     impl: str
     exercise: str | None = None
 
 
 def run_many(chapter: Chapter, runs: Sequence[Run]) -> list[list[TestResult]]:
-    """The results of each run, from a process of its own for all of them."""
+    """The results of each run. All runs share one new process."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.course.many_runs", str(folders.chapter_folder(chapter))],
         input="\n".join(json.dumps(asdict(run)) for run in runs),
@@ -47,7 +47,7 @@ def run_many(chapter: Chapter, runs: Sequence[Run]) -> list[list[TestResult]]:
 
 
 def main() -> None:
-    """See above."""
+    """Serve the runs on stdin."""
     chapter_folder = sys.argv[1]
     for line in sys.stdin:
         run = Run(**json.loads(line))

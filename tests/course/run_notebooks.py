@@ -2,7 +2,8 @@
 
     pytest tests/course/run_notebooks.py
 
-Not part of a plain `pytest`, whose files are called `test_…`: it takes up to a minute for each.
+A plain `pytest` does not run this file, since its name does not begin with `test_`: each notebook takes up to
+a minute.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from minipaged.course.generate import stub_of
 from minipaged.course.notebooks import cells_of, execute
 
 MOST_SECONDS = 60
-"""Of processor time, all checks in it included. A reader with two cores waits for less than that."""
+"""The most processor time of a notebook, including its checks. A reader with two cores waits less."""
 
 
 @pytest.mark.parametrize("chapter", registry.chapters(), ids=lambda chapter: chapter.stem)
@@ -54,4 +55,4 @@ def test_the_notebooks_become_slides(tmp_path: Path) -> None:
         copy = shutil.copy(folders.notebook_file(chapter), tmp_path)
         html, _ = SlidesExporter().from_filename(str(copy))
         assert html.count("<section") > 10
-        assert "No description has been provided" not in html  # nbconvert's words for an image without any
+        assert "No description has been provided" not in html  # as nbconvert says of a bare image

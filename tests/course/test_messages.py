@@ -1,4 +1,4 @@
-"""What readers see: one line for todo, and for wrong all that helps."""
+"""The messages for readers: one line for todo, and a longer text for wrong."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_an_answer_of_the_wrong_kind_is_said_in_words() -> None:
 def test_a_count_that_is_not_the_number_of_tables_is_marked() -> None:
     drawn = draw_tables({"A": [7, 1], "B": [7, 3]}, {7: 2, 1: 2, 3: 1}).splitlines()
     assert drawn[-1].strip() == "^"
-    assert drawn[-1].index("^") == drawn[-4].index("1")  # under block 1
+    assert drawn[-1].index("^") == drawn[-4].index("1")  # the mark is under block 1
     assert "^" not in draw_tables({"A": [7, 1], "B": [7, 3]}, {7: 2, 1: 1, 3: 1})
     assert "free   4   5" in draw_tables({"A": [1]}, [1, 1], free=[4, 5])
 

@@ -88,7 +88,7 @@ def test_greedy_answers_to_the_demo_do_not_loop(tokenizer: Tokenizer) -> None:
     texts = [request.text or "" for request in make_workload(tokenizer, 2048, 1000).requests]
     outputs = llm.generate(texts, SamplingParams(temperature=0, max_tokens=100))
     for output in outputs:
-        # In a loop, what was said last was said several times.
+        # In a loop, the last words occur several times.
         words = output.outputs[0].text.split()
         last = " ".join(words[-6:])
         assert len(words) < 12 or " ".join(words).count(last) <= 2, output.outputs[0].text

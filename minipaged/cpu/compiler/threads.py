@@ -1,10 +1,10 @@
-"""Compiled loops on the threads that PyTorch has already.
+"""Run compiled loops on PyTorch's own threads.
 
-PyTorch keeps its threads waiting in busy loops for a while after each product, so that the next one need
-not wake them. Threads of another pool would compete with those for the cores: two threads of our own made
-a step slower, not faster. So loops run on PyTorch's own, by the function that PyTorch calls itself: GNU
-OpenMP's entry point, which other OpenMP libraries on Linux have as well. Where it is missing, the calling
-thread does all the work.
+After each product, PyTorch keeps its threads in busy loops for a while, so that it does not have to wake them
+for the next product. A second pool of threads would compete with these for the cores: a step with two threads
+of our own was slower, not faster. So the loops run on PyTorch's threads, through the function that PyTorch
+itself calls: GNU OpenMP's entry point, which other OpenMP libraries on Linux have as well. Where it is
+missing, the calling thread does all the work.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from typing import Protocol, cast
 import torch
 
 WORTH_THREADS = 5.0
-"""Microseconds of work that are worth more than one thread. With less, starting the others takes longer."""
+"""Microseconds of work from which several threads pay. With less work, starting the threads takes longer."""
 
 RunParallel = Callable[[int, int, int, int], None]
 """(function's address, arguments' address, number of threads, flags)."""
 
 
 def threads_for(microseconds: float) -> int:
-    """How many threads to use for work that takes one of them so long: one, or as many as torch has now.
+    """How many threads to use for work that takes one thread so long: one, or all that torch has.
 
-    Nothing between: GNU OpenMP ends threads and starts others when their number changes.
+    A number in between would be slow: GNU OpenMP ends threads and starts new ones when their number changes.
     """
     return torch.get_num_threads() if microseconds > WORTH_THREADS else 1
 
 
 class Work(Protocol):
-    """What several threads call at once: see `compiled.SharedWork`."""
+    """Compiled code that several threads call at once: see `compiled.SharedWork`."""
 
     @property
     def address(self) -> int:
-        """Of its machine code."""
+        """The address of its machine code."""
         ...
 
     @property
     def call(self) -> Callable[[int], None]:
-        """What Python calls, with the address of the arguments."""
+        """The function as Python calls it, with the address of the arguments."""
         ...
 
 
 def run_on_threads(work: Work, arguments: ctypes.Structure, num_threads: int) -> None:
-    """Calls `work` on several threads at once, all with the same arguments, and waits for them.
+    """Call `work` on several threads at once, all with the same arguments, and wait for them.
 
-    How many threads there are in the end is OpenMP's decision. So `work` takes the numbers of its parts
-    from a common counter (`instructions.take_part`) until none is left.
+    OpenMP may start fewer threads. So each thread takes the number of its next part from a common counter
+    (`instructions.take_part`) until no part is left.
 
     Args:
         work: made by `shared_work`.
@@ -66,7 +66,7 @@ def run_on_threads(work: Work, arguments: ctypes.Structure, num_threads: int) ->
 
 
 def barrier_address(num_threads: int) -> int:
-    """Of the function at which all threads of `run_on_threads` wait for each other; 0 if there is but one."""
+    """Address of the function in which the threads of a call wait for each other; 0 for one thread."""
     return _barrier() if num_threads > 1 and torchs_threads() is not None else 0
 
 
@@ -79,7 +79,7 @@ def _barrier() -> int:
 
 @cache
 def torchs_threads() -> RunParallel | None:
-    """OpenMP's `GOMP_parallel`, of the library that PyTorch is linked with; `None` if it has none."""
+    """`GOMP_parallel` of the OpenMP library that PyTorch is linked with, or `None`."""
     function = function_of_torch("GOMP_parallel")
     if function is None or function_of_torch("GOMP_barrier") is None:
         return None
@@ -90,12 +90,11 @@ def torchs_threads() -> RunParallel | None:
 
 @cache
 def function_of_torch(name: str) -> ctypes._NamedFuncPointer | None:
-    """A C function of PyTorch's library, or of the OpenMP library that it is linked with; `None` if there is
-    no such function."""
+    """A C function of PyTorch's library, or of the OpenMP library that it is linked with, or `None`."""
     for file in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         try:
             library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / file))
-            return getattr(library, name)  # a library's symbols are those of its dependencies, too
+            return getattr(library, name)  # this also finds symbols of the library's dependencies
         except (OSError, AttributeError):
             continue
     return None

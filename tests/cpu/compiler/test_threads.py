@@ -1,4 +1,4 @@
-"""Work on several threads: each part is done once, whether there is OpenMP or not."""
+"""Work on several threads: each part is done once, with OpenMP and without it."""
 
 from __future__ import annotations
 
