@@ -10,7 +10,6 @@ import html
 import json
 from collections.abc import Sequence
 from importlib.resources import files
-from itertools import zip_longest
 from string import Template
 
 from minipaged.errors import TraceError
@@ -60,7 +59,8 @@ def replay_page(traces: Sequence[Trace], names: Sequence[str] = ()) -> str:
     """
     if not 1 <= len(traces) <= MOST_TRACES:
         raise TraceError(f"a page replays one trace or two, not {len(traces)}")
-    called = [name or trace.title or "trace" for name, trace in zip_longest(names, traces, fillvalue="")]
+    given = [*names, *[""] * len(traces)]
+    called = [name or trace.title or "trace" for name, trace in zip(given, traces, strict=False)]
     page = Template(_read("page.html")).substitute(
         title=html.escape(f"{' and '.join(called)}: minipaged replay"),
         style=_read("page.css"),
@@ -87,4 +87,4 @@ def _element(trace: Trace, name: str) -> str:
 
 
 def _read(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return files("minipaged.trace.page").joinpath(name).read_text(encoding="utf-8")

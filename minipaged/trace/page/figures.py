@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from minipaged.trace.timeline import Phase
+from minipaged.trace.timeline import Phase, TimelineEntry
 from minipaged.trace.trace import Trace
 
 MOST_REQUESTS = 40
@@ -47,7 +47,7 @@ def draw_timeline(trace: Trace) -> Figure:
     axes = made.subplots()
     seen: set[Phase] = set()
     for row, request_id in enumerate(shown):
-        for phase, entries in groupby(trace.timeline(request_id), key=lambda entry: entry.phase):
+        for phase, entries in groupby(trace.timeline(request_id), key=_phase):
             steps = [entry.step for entry in entries]
             look = _PHASES[phase]
             axes.broken_barh(
@@ -96,6 +96,10 @@ def draw_pool(trace: Trace) -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
     made.legend(loc="outside lower right", ncols=len(_SLOTS), fontsize=8, frameon=False)
     return made
+
+
+def _phase(entry: TimelineEntry) -> Phase:
+    return entry.phase
 
 
 def _shortened(name: str, most: int = 24) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minipaged import LLM, SamplingParams
+from minipaged.choices import Batching, PreemptionMode
 from minipaged.events import Event, RequestAdded
 from minipaged.trace.page.build import replay_page
 from minipaged.trace.trace import Trace
@@ -23,16 +24,23 @@ _COLOURS = """([text, paper]) => [
 @pytest.fixture(scope="module")
 def runs() -> tuple[Trace, Trace]:
     """One workload at two stages: static batches without preemption, and continuous ones with it."""
-    traces: list[Trace] = []
-    for settings in ({"batching": "continuous"}, {"batching": "static", "preemption_mode": "never"}):
-        events: list[Event] = []
-        llm = LLM(
-            "tiny", block_size=4, num_blocks=20, max_model_len="auto", max_num_batched_tokens=32, seed=0,
-            observer=events.append, **settings,
-        )  # fmt: skip
-        llm.generate(PROMPTS, SamplingParams(temperature=0, max_tokens=16, ignore_eos=True))
-        traces.append(Trace.of(events, title=settings["batching"]))
-    return traces[0], traces[1]
+    return _run("continuous", "recompute"), _run("static", "never")
+
+
+def _run(batching: Batching, preemption_mode: PreemptionMode) -> Trace:
+    events: list[Event] = []
+    llm = LLM(
+        "tiny",
+        block_size=4,
+        num_blocks=20,
+        max_model_len="auto",
+        max_num_batched_tokens=32,
+        batching=batching,
+        preemption_mode=preemption_mode,
+        observer=events.append,
+    )
+    llm.generate(PROMPTS, SamplingParams(temperature=0, max_tokens=16, ignore_eos=True))
+    return Trace.of(events, title=batching)
 
 
 def test_slider_buttons_and_keys_move_the_page(runs: tuple[Trace, Trace], open_page: OpenPage) -> None:
