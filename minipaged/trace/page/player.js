@@ -22,7 +22,7 @@ class Player {
     });
     const button = (name, sign, keys, onclick) => make("button", { type: "button", title: `${name} (${keys})`, "aria-label": name, onclick }, icon(ICONS[sign]));
     this.playButton = button("Play", "play", "space", () => this.toggle());
-    this.now = make("output", { class: "now", for: "slider" });
+    this.now = make("output", { class: "now", for: "slider", "aria-live": "polite" });
     this.speed = make("select", { id: "speed", onchange: () => { if (this.timer) this.play(); } },
       ...SPEEDS.map((each) => make("option", { value: each, selected: each === 5 }, `${each} / s`)));
     this.mode = make("select", { id: "mode", onchange: () => this.setMode(this.mode.value === "time") },
@@ -130,7 +130,8 @@ class Player {
   showPlaying(isPlaying) {
     this.playButton.replaceChildren(icon(isPlaying ? ICONS.pause : ICONS.play));
     this.playButton.setAttribute("aria-label", isPlaying ? "Pause" : "Play");
-    document.documentElement.classList.toggle("playing", isPlaying);
+    // Who listens to the page is told of each step that is taken by hand, not of each one that is played.
+    for (const element of document.querySelectorAll("[aria-live]")) element.setAttribute("aria-live", isPlaying ? "off" : "polite");
   }
 
   // Keys

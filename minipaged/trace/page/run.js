@@ -1,7 +1,7 @@
 // Run: a whole trace, gone through once. It has the curves of the charts, the rows of the timeline, the blocks'
 // histories and a checkpoint every few steps; the state at a step is made of the checkpoint before it.
 
-const CHECKPOINT_EVERY = 32;
+const CHECKPOINT_EVERY = 20;
 
 class Run {
   constructor(trace) {

@@ -74,8 +74,9 @@ class Slot {
       return;
     }
     const index = Math.floor(position / size), offset = position % size;
-    const split = make("span", {}, "position ", num(position, "position"), " → (", `${position} // ${size}, ${position} % ${size}`, ") = (",
-      num(index, "index"), ", ", num(offset, "offset"), ")");
+    const split = make("span", {},
+      make("span", { class: "whole" }, "position ", num(position, "position"), ` → (${position} // ${size}, ${position} % ${size})`),
+      " ", make("span", { class: "whole" }, "= (", num(index, "index"), ", ", num(offset, "offset"), ")"));
     if (index >= seq.table.length) {
       const why = seq.table.length ? `its block table has ${plural(seq.table.length, "entry", "entries")}` : "its block table is empty";
       this.say([name, split, `No slot yet: ${why}.`]);

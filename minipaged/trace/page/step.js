@@ -27,9 +27,9 @@ class Step {
       const { request } = this.view.run.names.get(seqId);
       numTokens.set(request, (numTokens.get(request) ?? 0) + n);
     }
-    this.drawQueue("running", state.running.map((key) => state.requests.get(key)), numTokens);
-    this.drawQueue("waiting", state.waiting, numTokens);
-    this.drawQueue("swapped", state.swapped, numTokens);
+    this.drawQueue(state, "running", state.running.map((key) => state.requests.get(key)), numTokens);
+    this.drawQueue(state, "waiting", state.waiting, numTokens);
+    this.drawQueue(state, "swapped", state.swapped, numTokens);
     this.drawEvents(number);
   }
 
@@ -57,7 +57,7 @@ class Step {
     setText(this.moreChunks, state.chunks.length > shown.length ? `and ${state.chunks.length - shown.length} more` : "");
   }
 
-  drawQueue(name, requests, numTokens) {
+  drawQueue(state, name, requests, numTokens) {
     const { count, list, more } = this.queues[name];
     setText(count, whole.format(requests.length));
     const { run } = this.view;
@@ -66,11 +66,13 @@ class Step {
     fillList(list, shown, create, (element, request) => {
       const [sign, id, remark] = element.children;
       const tokens = numTokens.get(request.key);
+      const numOnCpu = new Set(state.sequencesOf(request).flatMap((seq) => seq.cpu)).size;
       element.className = request.status;
       setChip(sign, run.names.get(request.key));
       setText(id, plainly(request.requestId));
       id.title = plainly(request.requestId);
-      setText(remark, name === "waiting" && request.status === "preempted" ? " preempted" : tokens ? ` +${tokens}` : "");
+      if (name === "swapped") setText(remark, ` ${plural(numOnCpu, "CPU block")}`);
+      else setText(remark, request.status === "preempted" ? " preempted" : tokens ? ` +${tokens}` : "");
     });
     setText(more, requests.length > shown.length ? `and ${requests.length - shown.length} more` : requests.length ? "" : "none");
   }

@@ -8,7 +8,8 @@ class Texts {
     this.view = view;
     this.items = new Map(); // key -> the elements of a request
     this.groups = commonPrefixes(view.run);
-    this.list = make("div", { class: "texts" });
+    // Of many texts, the browser lays out only those in sight.
+    this.list = make("div", { class: view.run.rows.size > 12 ? "texts many" : "texts" });
     this.more = make("p", { class: "hint" });
     const { section, aside } = panel("Texts", "texts-panel", this.list, this.more);
     this.section = section;
@@ -84,10 +85,9 @@ class Texts {
   /** Adds the texts of tokens; of a long row of them the beginning and the end, with the rest at a click. */
   addTokens(part, seqId, from, to, name) {
     const add = (first, last) => {
-      const tokens = make("span", { class: name, "data-from": first, "data-to": last });
-      for (let position = first; position < last; position += 1) tokens.append(shorten(this.say(seqId, position)));
-      tokens.normalize();
-      return tokens;
+      let text = "";
+      for (let position = first; position < last; position += 1) text += shorten(this.say(seqId, position));
+      return make("span", { class: name, "data-from": first, "data-to": last }, text);
     };
     let head = from, tail = to;
     for (let room = LONG; head < to && room > 0; head += 1) room -= this.say(seqId, head).length;
