@@ -145,9 +145,9 @@ class Pool {
     } else if (cell.cached) {
       context.fillStyle = colours.line;
       context.fillRect(x, y + inner - high, inner, high);
-      context.strokeStyle = colours.ink;
-      context.lineWidth = 1;
-      context.strokeRect(x + 1, y + 1, inner - 2, inner - 2);
+      context.strokeStyle = this.size >= 14 ? colours.ink : colours.muted;
+      context.lineWidth = this.size >= 14 ? 1 : 0.5;
+      context.strokeRect(x + 0.75, y + 0.75, inner - 1.5, inner - 1.5);
     }
     if (this.size >= 16 && owners.length) this.label(context, cell, owners, share, x + inner / 2, y + inner / 2, colours);
     drawMark(context, cell.mark, x, y, inner, colours);
