@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -165,11 +166,12 @@ def test_a_thousand_steps_over_a_thousand_blocks(nano_model: LoadedModel, tmp_pa
         manager = ObservedBlockManager(1000, 16, PrefixHasher())
         scheduler = ObservedScheduler(manager, max_num_seqs=64, max_num_batched_tokens=2048)
         events.observe(manager, scheduler)
+        rng = random.Random(0)  # tokens without a pattern, which compress badly
         processors: dict[str, ObservedOutputProcessor] = {}
         for step in range(1000):
             while len(processors) < 70:
                 name = f"request-{step}-{len(processors)}"
-                prompt = [(step * 31 + i) % 20_000 for i in range(120)]
+                prompt = [rng.randrange(30_000) for _ in range(120)]
                 request = Request(name, prompt, params(200), 150 + step % 80, 0, arrival=step)
                 processors[name] = ObservedOutputProcessor(request, manager, nano_model, 0.0)
                 events.observe(processors[name])
@@ -179,7 +181,7 @@ def test_a_thousand_steps_over_a_thousand_blocks(nano_model: LoadedModel, tmp_pa
             for item in plan.scheduled:
                 item.seq.num_computed_tokens += item.num_tokens
                 done = item.seq.num_computed_tokens == item.seq.num_tokens
-                sampled = [SampledToken(step * 17 % 30_000)] if done else []
+                sampled = [SampledToken(rng.randrange(30_000))] if done else []
                 processors[item.request.request_id].take(SequenceResult(item, sampled, None, []))
             for name in [name for name, each in processors.items() if each.request.is_finished]:
                 scheduler.retire(processors.pop(name).request)
