@@ -78,5 +78,5 @@ def run(args: argparse.Namespace) -> int:
                 asdict(each) | {"share": each.share, "trace_share": each.trace_share} for each in shares
             ],
         }
-        args.out.write_text(json.dumps(document, indent=2) + "\n")
+        args.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return 0

@@ -22,8 +22,12 @@ from minipaged.baseline.contiguous_layout import ContiguousLayout
 from minipaged.baseline.uncached_layout import UncachedLayout
 from minipaged.config import EngineConfig
 from minipaged.cpu.compiler.thread_limit import at_most_threads
+<<<<<<< HEAD
 from minipaged.engine.bookkeeping_kinds import OBSERVED, PLAIN
 from minipaged.engine.device import check_given_model, resolve_device, resolve_dtype
+=======
+from minipaged.engine.device import check_exactness, check_given_model, resolve_device, resolve_dtype
+>>>>>>> main
 from minipaged.engine.machine import usable_cpus
 from minipaged.engine.memory_plan import MemoryPlan, check_before_loading, make_region_allocator, plan_memory
 from minipaged.engine.step_memory import step_bytes
@@ -33,13 +37,20 @@ from minipaged.kv.cache import CopyBlocks, KVCache, copy_blocks
 from minipaged.kv.event_stream import EventStream
 from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix_hash import PrefixHasher
+<<<<<<< HEAD
 from minipaged.kv.swap import SwapCache
+=======
+from minipaged.kv.swap import SwapSpace
+from minipaged.kv.swap_cache import SwapCache
+>>>>>>> main
 from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
 from minipaged.parts import Parts
+from minipaged.runner.capture import on_device
 from minipaged.runner.decode_steps import make_capture, make_decode_steps
 from minipaged.runner.model_runner import ModelRunner
+from minipaged.runner.warm_up import warm_up
 from minipaged.scheduler.scheduler import Scheduler
 
 
@@ -71,9 +82,16 @@ def assemble(
         model = load_configured_model(config, progress=progress, check=partial(check_before_loading, config))
     else:
         check_given_model(config, model)
-    decoder, shape = _choose_decoder(config, model.decoder, is_own=is_own), model.config
+    decoder = _choose_decoder(config, model.decoder, is_own=is_own)
+    check_exactness(decoder.device, decoder.dtype)
     if is_own and type(decoder) is not Decoder:
         model = replace(model, decoder=decoder)  # it has taken over the weights
+    with on_device(decoder.device):
+        return _assemble_around(decoder, config, model)
+
+
+def _assemble_around(decoder: Decoder, config: EngineConfig, model: LoadedModel) -> Machinery:
+    shape = model.config
     plan = plan_memory(
         config,
         shape,
@@ -99,6 +117,7 @@ def assemble(
     )
     kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache, events)
     layout = _make_layout(config, decoder, kv_cache)
+    warm_up(config, decoder, layout, max_model_len=plan.max_model_len)
     runner = ModelRunner(
         decoder,
         kv_cache,
