@@ -22,12 +22,8 @@ from minipaged.baseline.contiguous_layout import ContiguousLayout
 from minipaged.baseline.uncached_layout import UncachedLayout
 from minipaged.config import EngineConfig
 from minipaged.cpu.compiler.thread_limit import at_most_threads
-<<<<<<< HEAD
 from minipaged.engine.bookkeeping_kinds import OBSERVED, PLAIN
-from minipaged.engine.device import check_given_model, resolve_device, resolve_dtype
-=======
 from minipaged.engine.device import check_exactness, check_given_model, resolve_device, resolve_dtype
->>>>>>> main
 from minipaged.engine.machine import usable_cpus
 from minipaged.engine.memory_plan import MemoryPlan, check_before_loading, make_region_allocator, plan_memory
 from minipaged.engine.step_memory import step_bytes
@@ -37,12 +33,7 @@ from minipaged.kv.cache import CopyBlocks, KVCache, copy_blocks
 from minipaged.kv.event_stream import EventStream
 from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix_hash import PrefixHasher
-<<<<<<< HEAD
-from minipaged.kv.swap import SwapCache
-=======
-from minipaged.kv.swap import SwapSpace
 from minipaged.kv.swap_cache import SwapCache
->>>>>>> main
 from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
@@ -87,10 +78,12 @@ def assemble(
     if is_own and type(decoder) is not Decoder:
         model = replace(model, decoder=decoder)  # it has taken over the weights
     with on_device(decoder.device):
-        return _assemble_around(decoder, config, model)
+        return _assemble_around(decoder, config, model, events)
 
 
-def _assemble_around(decoder: Decoder, config: EngineConfig, model: LoadedModel) -> Machinery:
+def _assemble_around(
+    decoder: Decoder, config: EngineConfig, model: LoadedModel, events: EventStream | None
+) -> Machinery:
     shape = model.config
     plan = plan_memory(
         config,

@@ -152,6 +152,7 @@ def test_two_runs_are_shown_in_step_and_in_time(runs: tuple[Trace, Trace], open_
     page.wait_for_function("() => replay.step(0) === replay.step(1)")
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("width", [1280, 800])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_wider_than_the_window(

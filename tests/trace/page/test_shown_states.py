@@ -23,6 +23,7 @@ def history(model: LoadedModel, seed: int) -> Trace:
     return Trace.of(events)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_a_page_shows_each_state_of_a_run(nano_model: LoadedModel, open_page: OpenPage, first: int) -> None:
     for seed in range(first, first + 10):
