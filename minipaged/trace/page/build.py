@@ -19,12 +19,14 @@ from minipaged.trace.trace import Trace
 
 SCRIPTS = (
     "steps",  # the traces in the page, by steps
-    "state",  # the engine's state, event by event
+    "state",  # the engine's state
+    "changes",  # what each event changes in it
     "slots",  # what each slot is used for
     "colours",
     "dom",
     "run",  # a whole trace, gone through once; the state at any step
     "words",  # an event in words
+    "cell",  # of the pool
     "pool",
     "strip",  # the pool of a contiguous cache
     "inspector",  # one block

@@ -5,8 +5,14 @@ const CHART_HEIGHT = 112;
 class Charts {
   constructor(view) {
     this.view = view;
-    this.charts = CHARTS.filter((chart) => view.runs.some((run) => chart.fits(run.engine))).map((chart) => this.add(chart));
-    const { section, aside } = panel("Over the run", "charts", make("div", { class: "chart-grid" }, ...this.charts.map((each) => each.figure)));
+    this.charts = CHARTS.filter((chart) => view.runs.some((run) => chart.fits(run.engine))).map((chart) =>
+      this.add(chart),
+    );
+    const { section, aside } = panel(
+      "Over the run",
+      "charts",
+      make("div", { class: "chart-grid" }, ...this.charts.map((each) => each.figure)),
+    );
     this.section = section;
     this.aside = aside;
   }
@@ -15,17 +21,41 @@ class Charts {
     const canvas = make("canvas", { role: "img", "aria-label": chart.title });
     const cursor = make("div", { class: "cursor" });
     const values = chart.lines.map((line) => ({ line, text: make("b") }));
-    const caption = make("figcaption", {}, make("span", { class: "title" }, chart.title), make("span", { class: "values" },
-      ...values.map(({ line, text }) => make("span", { class: "value" },
-        make("span", { class: `key ${line.key}`, "aria-hidden": "true" }), `${line.name} `, text))));
+    const caption = make(
+      "figcaption",
+      {},
+      make("span", { class: "title" }, chart.title),
+      make(
+        "span",
+        { class: "values" },
+        ...values.map(({ line, text }) =>
+          make(
+            "span",
+            { class: "value" },
+            make("span", { class: `key ${line.key}`, "aria-hidden": "true" }),
+            `${line.name} `,
+            text,
+          ),
+        ),
+      ),
+    );
     const plot = make("div", { class: "plot" }, canvas, cursor);
     const seek = (event) => {
       const box = canvas.getBoundingClientRect();
       this.view.goTo(this.view.axis.step(this.view.run, (event.clientX - box.left) / box.width));
     };
     plot.addEventListener("pointerdown", seek);
-    plot.addEventListener("pointermove", (event) => { if (event.buttons & 1) seek(event); });
-    return { chart, canvas, cursor, values, plot, figure: make("figure", { "data-chart": chart.name }, caption, plot) };
+    plot.addEventListener("pointermove", (event) => {
+      if (event.buttons & 1) seek(event);
+    });
+    return {
+      chart,
+      canvas,
+      cursor,
+      values,
+      plot,
+      figure: make("figure", { "data-chart": chart.name }, caption, plot),
+    };
   }
 
   measure() {
@@ -75,7 +105,10 @@ class Charts {
     context.textAlign = "right";
     context.fillText(axis.label(axis.end) + (axis.inTime ? "" : " steps"), width - 2, y(top) - 1);
     const last = chart.lines.map((line, i) => `${line.name} ${line.show(columns[i][run.numSteps], run)}`);
-    canvas.setAttribute("aria-label", `${chart.title} over ${plural(run.numSteps, "step")}: at the end ${last.join(", ")}`);
+    canvas.setAttribute(
+      "aria-label",
+      `${chart.title} over ${plural(run.numSteps, "step")}: at the end ${last.join(", ")}`,
+    );
   }
 
   /** Calls `visit(x, step)` along the axis; a step's value holds from its end to the end of the next. */
@@ -107,7 +140,8 @@ class Charts {
       const points = [];
       let before = null;
       this.along(width, (x, step) => {
-        const low = base[step], high = low + column[step];
+        const low = base[step],
+          high = low + column[step];
         if (before) points.push([x, before[1], before[2]]);
         points.push([x, low, high]);
         before = [x, low, high];
@@ -125,34 +159,60 @@ class Charts {
 const LINE_DASHES = { waiting: [5, 3], swapped: [1.5, 3], cached: [5, 3] };
 
 function lineColour(key, colours) {
-  return { waiting: colours.muted, swapped: colours.swap, cached: colours.muted, preemptions: colours.alarm }[key] ?? colours.accent;
+  return (
+    { waiting: colours.muted, swapped: colours.swap, cached: colours.muted, preemptions: colours.alarm }[
+      key
+    ] ?? colours.accent
+  );
 }
 
 const pick = (name) => (curves) => curves[name];
 const number = (value) => whole.format(Math.round(value));
 const CHARTS = [
   {
-    name: "pool", title: "Pool usage", fits: (engine) => engine.kv_layout !== "none", most: () => 1,
-    lines: [{ name: "used", key: "used", of: pick("used"), show: percent }, { name: "cached, free", key: "cached", of: pick("cached"), show: percent }],
+    name: "pool",
+    title: "Pool usage",
+    fits: (engine) => engine.kv_layout !== "none",
+    most: () => 1,
+    lines: [
+      { name: "used", key: "used", of: pick("used"), show: percent },
+      { name: "cached, free", key: "cached", of: pick("cached"), show: percent },
+    ],
   },
   {
-    name: "waste", title: "Slots, by use", stacked: true, fits: (engine) => engine.kv_layout !== "none",
+    name: "waste",
+    title: "Slots, by use",
+    stacked: true,
+    fits: (engine) => engine.kv_layout !== "none",
     lines: KINDS.map(([kind, name]) => ({ name, key: `kind-${kind}`, of: pick(kind), show: number })),
   },
   {
-    name: "requests", title: "Requests", fits: () => true,
-    lines: ["running", "waiting", "swapped"].map((name) => ({ name, key: name, of: pick(name), show: number })),
+    name: "requests",
+    title: "Requests",
+    fits: () => true,
+    lines: ["running", "waiting", "swapped"].map((name) => ({
+      name,
+      key: name,
+      of: pick(name),
+      show: number,
+    })),
   },
   {
-    name: "scheduled", title: "Tokens in a step", fits: () => true,
+    name: "scheduled",
+    title: "Tokens in a step",
+    fits: () => true,
     lines: [{ name: "scheduled", key: "used", of: pick("scheduled"), show: number }],
   },
   {
-    name: "hits", title: "Prefix hits so far", fits: (engine) => engine.enable_prefix_caching,
+    name: "hits",
+    title: "Prefix hits so far",
+    fits: (engine) => engine.enable_prefix_caching,
     lines: [{ name: "tokens", key: "used", of: pick("hits"), show: number }],
   },
   {
-    name: "preemptions", title: "Preemptions so far", fits: () => true,
+    name: "preemptions",
+    title: "Preemptions so far",
+    fits: () => true,
     lines: [{ name: "preemptions", key: "preemptions", of: pick("preemptions"), show: number }],
   },
 ];

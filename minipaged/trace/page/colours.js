@@ -3,8 +3,18 @@
 
 // Okabe and Ito's seven, then five between them for a pool with more sequences.
 const PALETTE = [
-  "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
-  "#d8c930", "#7b6fd6", "#8a8a2a", "#b0477f", "#3fb5a3", "#9c755f",
+  "#0072b2",
+  "#e69f00",
+  "#009e73",
+  "#cc79a7",
+  "#56b4e9",
+  "#d55e00",
+  "#d8c930",
+  "#7b6fd6",
+  "#8a8a2a",
+  "#b0477f",
+  "#3fb5a3",
+  "#9c755f",
 ];
 const NUM_COLOURS = PALETTE.length;
 
@@ -22,8 +32,15 @@ function themeColours() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(`--${name}`).trim();
   return {
-    ink: read("ink"), muted: read("muted"), line: read("line"), panel: read("panel"), empty: read("empty"),
-    accent: read("accent"), alarm: read("alarm"), swap: read("swap"), font: read("font"),
+    ink: read("ink"),
+    muted: read("muted"),
+    line: read("line"),
+    panel: read("panel"),
+    empty: read("empty"),
+    accent: read("accent"),
+    alarm: read("alarm"),
+    swap: read("swap"),
+    font: read("font"),
     kinds: KINDS.map(([kind]) => read(`kind-${kind}`)),
   };
 }

@@ -15,7 +15,8 @@ function make(tag, attributes = {}, ...children) {
 /** A drawn sign of 16 units; fonts differ in which signs they have. */
 function icon(path) {
   const make = (tag) => document.createElementNS("http://www.w3.org/2000/svg", tag);
-  const svg = make("svg"), shape = make("path");
+  const svg = make("svg"),
+    shape = make("path");
   svg.setAttribute("viewBox", "0 0 16 16");
   svg.setAttribute("aria-hidden", "true");
   shape.setAttribute("d", path);
@@ -51,8 +52,10 @@ function panel(title, name, ...children) {
   const id = `panel-${(panel.count = (panel.count ?? 0) + 1)}`;
   const aside = make("span", { class: "aside" });
   const section = make(
-    "section", { class: `panel ${name}`, "aria-labelledby": id },
-    make("h2", {}, make("span", { id }, title), aside), ...children,
+    "section",
+    { class: `panel ${name}`, "aria-labelledby": id },
+    make("h2", {}, make("span", { id }, title), aside),
+    ...children,
   );
   return { section, aside };
 }

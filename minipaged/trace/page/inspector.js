@@ -17,7 +17,13 @@ class Inspector {
     if (blockId === null || blockId >= state.numBlocks) {
       setText(this.aside, "");
       if (this.drawn !== null || !this.body.firstChild) {
-        this.body.replaceChildren(make("p", { class: "hint" }, "Choose a block in the pool or in a block table to see its tokens, its holders and its history."));
+        this.body.replaceChildren(
+          make(
+            "p",
+            { class: "hint" },
+            "Choose a block in the pool or in a block table to see its tokens, its holders and its history.",
+          ),
+        );
       }
       this.drawn = null;
       return;
@@ -27,13 +33,32 @@ class Inspector {
     const contents = state.contents(blockId, holders);
     const cached = state.cached.get(blockId);
     const held = holders.get(blockId) ?? [];
-    const facts = make("dl", {},
+    const facts = make(
+      "dl",
+      {},
       ...fact("ref_cnt", String(state.refCnt[blockId])),
-      ...fact("held by", held.length ? make("ul", { class: "holders" }, ...held.map((holder) => this.holder(holder))) : blockId === 0 ? "the engine: it is the null block" : "no sequence"),
-      ...fact("hash", cached ? make("code", {}, cached.hash || "not known after a failed step") : "not cached"),
+      ...fact(
+        "held by",
+        held.length
+          ? make("ul", { class: "holders" }, ...held.map((holder) => this.holder(holder)))
+          : blockId === 0
+            ? "the engine: it is the null block"
+            : "no sequence",
+      ),
+      ...fact(
+        "hash",
+        cached ? make("code", {}, cached.hash || "not known after a failed step") : "not cached",
+      ),
       ...(cached ? fact("parent", this.parent(state, cached)) : []),
-      ...fact("slots", `${contents.end - contents.start} of ${state.engine.block_size} filled: slots ${blockId * state.engine.block_size} to ${(blockId + 1) * state.engine.block_size - 1}`));
-    this.body.replaceChildren(make("div", {}, facts, this.tokens(state, contents)), this.history(blockId, number));
+      ...fact(
+        "slots",
+        `${contents.end - contents.start} of ${state.engine.block_size} filled: slots ${blockId * state.engine.block_size} to ${(blockId + 1) * state.engine.block_size - 1}`,
+      ),
+    );
+    this.body.replaceChildren(
+      make("div", {}, facts, this.tokens(state, contents)),
+      this.history(blockId, number),
+    );
   }
 
   holder({ seqId, index }) {
@@ -43,9 +68,23 @@ class Inspector {
 
   parent(state, cached) {
     if (cached.parent === null) return "none: it is a first block";
-    const found = [...state.cached].filter(([, each]) => each.hash === cached.parent).map(([blockId]) => blockId);
-    const links = found.map((blockId) => make("button", { type: "button", class: "link", onclick: () => this.view.select(blockId) }, `block ${blockId}`));
-    return make("span", {}, make("code", {}, cached.parent), found.length ? " in " : " (no longer cached)", ...links);
+    const found = [...state.cached]
+      .filter(([, each]) => each.hash === cached.parent)
+      .map(([blockId]) => blockId);
+    const links = found.map((blockId) =>
+      make(
+        "button",
+        { type: "button", class: "link", onclick: () => this.view.select(blockId) },
+        `block ${blockId}`,
+      ),
+    );
+    return make(
+      "span",
+      {},
+      make("code", {}, cached.parent),
+      found.length ? " in " : " (no longer cached)",
+      ...links,
+    );
   }
 
   tokens(state, contents) {
@@ -58,7 +97,11 @@ class Inspector {
       if (isFilled) {
         const [tokenId] = run.tokens(contents.seqId, position, position + 1);
         const text = run.tokenText(contents.seqId, position);
-        slot.append(foreign(text ? visible(text) : `id ${tokenId}`, { title: `token ${tokenId}, position ${position}` }));
+        slot.append(
+          foreign(text ? visible(text) : `id ${tokenId}`, {
+            title: `token ${tokenId}, position ${position}`,
+          }),
+        );
       }
       list.append(slot);
     }
@@ -76,11 +119,30 @@ class Inspector {
     for (let i = from; i < Math.min(count, from + MOST_LINES); i += 1) {
       const step = pairs[2 * i];
       const event = run.trace.steps[step].events[pairs[2 * i + 1]];
-      list.append(make("li", { class: step > number ? "later" : null, "aria-current": step === number ? "step" : null },
-        make("button", { type: "button", class: "link", onclick: () => this.view.goTo(step) }, `step ${step}`), " ", ...words(event, run, blockId)));
+      list.append(
+        make(
+          "li",
+          { class: step > number ? "later" : null, "aria-current": step === number ? "step" : null },
+          make(
+            "button",
+            { type: "button", class: "link", onclick: () => this.view.goTo(step) },
+            `step ${step}`,
+          ),
+          " ",
+          ...words(event, run, blockId),
+        ),
+      );
     }
-    const title = count > MOST_LINES ? `History (${MOST_LINES} of ${whole.format(count)} events)` : `History (${plural(count, "event")})`;
-    return make("div", { class: "history-box" }, make("h3", {}, title), count ? list : make("p", { class: "hint" }, "No event names this block."));
+    const title =
+      count > MOST_LINES
+        ? `History (${MOST_LINES} of ${whole.format(count)} events)`
+        : `History (${plural(count, "event")})`;
+    return make(
+      "div",
+      { class: "history-box" },
+      make("h3", {}, title),
+      count ? list : make("p", { class: "hint" }, "No event names this block."),
+    );
   }
 }
 

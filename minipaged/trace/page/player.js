@@ -5,8 +5,12 @@
 
 const SPEEDS = [1, 2, 5, 10, 30];
 const ICONS = {
-  first: "M2 3h2v10H2zM14 3v10L5 8z", back: "M12 3v10L4 8z", play: "M4 2.5v11L13 8z", pause: "M3.5 3h3v10h-3zM9.5 3h3v10h-3z",
-  forward: "M4 3v10l8-5z", last: "M12 3h2v10h-2zM2 3v10l9-5z",
+  first: "M2 3h2v10H2zM14 3v10L5 8z",
+  back: "M12 3v10L4 8z",
+  play: "M4 2.5v11L13 8z",
+  pause: "M3.5 3h3v10h-3zM9.5 3h3v10h-3z",
+  forward: "M4 3v10l8-5z",
+  last: "M12 3h2v10h-2zM2 3v10l9-5z",
 };
 
 class Player {
@@ -18,25 +22,68 @@ class Player {
     this.timer = null;
     this.moments = [...new Set(runs.flatMap((run) => run.times))].sort((a, b) => a - b);
     this.slider = make("input", {
-      type: "range", min: 0, step: 1, value: 0, id: "slider", "aria-label": "Step", oninput: () => this.goTo(Number(this.slider.value)),
+      type: "range",
+      min: 0,
+      step: 1,
+      value: 0,
+      id: "slider",
+      "aria-label": "Step",
+      oninput: () => this.goTo(Number(this.slider.value)),
     });
-    const button = (name, sign, keys, onclick) => make("button", { type: "button", title: `${name} (${keys})`, "aria-label": name, onclick }, icon(ICONS[sign]));
+    const button = (name, sign, keys, onclick) =>
+      make(
+        "button",
+        { type: "button", title: `${name} (${keys})`, "aria-label": name, onclick },
+        icon(ICONS[sign]),
+      );
     this.playButton = button("Play", "play", "space", () => this.toggle());
     this.now = make("output", { class: "now", for: "slider", "aria-live": "polite" });
-    this.speed = make("select", { id: "speed", onchange: () => { if (this.timer) this.play(); } },
-      ...SPEEDS.map((each) => make("option", { value: each, selected: each === 5 }, `${each} / s`)));
-    this.mode = make("select", { id: "mode", onchange: () => this.setMode(this.mode.value === "time") },
-      make("option", { value: "step" }, "in step"), make("option", { value: "time" }, "in time"));
-    this.theme = make("select", { id: "theme", onchange: () => this.setTheme(this.theme.value) },
-      ...["auto", "light", "dark"].map((each) => make("option", { value: each }, each)));
+    this.speed = make(
+      "select",
+      {
+        id: "speed",
+        onchange: () => {
+          if (this.timer) this.play();
+        },
+      },
+      ...SPEEDS.map((each) => make("option", { value: each, selected: each === 5 }, `${each} / s`)),
+    );
+    this.mode = make(
+      "select",
+      { id: "mode", onchange: () => this.setMode(this.mode.value === "time") },
+      make("option", { value: "step" }, "in step"),
+      make("option", { value: "time" }, "in time"),
+    );
+    this.theme = make(
+      "select",
+      { id: "theme", onchange: () => this.setTheme(this.theme.value) },
+      ...["auto", "light", "dark"].map((each) => make("option", { value: each }, each)),
+    );
     const label = (id, text) => make("label", { for: id }, text);
-    this.bar = make("div", { class: "transport", role: "toolbar", "aria-label": "Replay" },
-      make("div", { class: "buttons" },
-        button("First step", "first", "Home", () => this.by(-this.position)), button("Step back", "back", "←", () => this.by(-1)),
-        this.playButton, button("Step forward", "forward", "→", () => this.by(1)), button("Last step", "last", "End", () => this.by(this.last - this.position))),
-      this.slider, this.now,
-      make("div", { class: "settings" }, label("speed", "Speed"), this.speed,
-        ...(runs.length > 1 ? [label("mode", "Compare"), this.mode] : []), label("theme", "Theme"), this.theme));
+    this.bar = make(
+      "div",
+      { class: "transport", role: "toolbar", "aria-label": "Replay" },
+      make(
+        "div",
+        { class: "buttons" },
+        button("First step", "first", "Home", () => this.by(-this.position)),
+        button("Step back", "back", "←", () => this.by(-1)),
+        this.playButton,
+        button("Step forward", "forward", "→", () => this.by(1)),
+        button("Last step", "last", "End", () => this.by(this.last - this.position)),
+      ),
+      this.slider,
+      this.now,
+      make(
+        "div",
+        { class: "settings" },
+        label("speed", "Speed"),
+        this.speed,
+        ...(runs.length > 1 ? [label("mode", "Compare"), this.mode] : []),
+        label("theme", "Theme"),
+        this.theme,
+      ),
+    );
   }
 
   get last() {
@@ -49,7 +96,9 @@ class Player {
 
   /** Whether a run has ended before this position, which another run still reaches. */
   isPast(run) {
-    return this.axis.inTime ? this.moments[this.position] > run.times[run.numSteps] : this.position > run.numSteps;
+    return this.axis.inTime
+      ? this.moments[this.position] > run.times[run.numSteps]
+      : this.position > run.numSteps;
   }
 
   goTo(position) {
@@ -131,7 +180,8 @@ class Player {
     this.playButton.replaceChildren(icon(isPlaying ? ICONS.pause : ICONS.play));
     this.playButton.setAttribute("aria-label", isPlaying ? "Pause" : "Play");
     // Who listens to the page is told of each step that is taken by hand, not of each one that is played.
-    for (const element of document.querySelectorAll("[aria-live]")) element.setAttribute("aria-live", isPlaying ? "off" : "polite");
+    for (const element of document.querySelectorAll("[aria-live]"))
+      element.setAttribute("aria-live", isPlaying ? "off" : "polite");
   }
 
   // Keys
@@ -154,7 +204,9 @@ class Player {
   // The address
 
   writeAddress() {
-    const place = this.axis.inTime ? `time=${this.moments[this.position].toFixed(6)}` : `step=${this.position}`;
+    const place = this.axis.inTime
+      ? `time=${this.moments[this.position].toFixed(6)}`
+      : `step=${this.position}`;
     if (location.hash === `#${place}` || location.protocol === "about:") return;
     try {
       history.replaceState(null, "", `#${place}`);

@@ -1,30 +1,62 @@
 // The pool: a cell for each block. Its fill level is that of the block, its colours are those of the sequences that
 // hold it. Arrow keys move the selection while the pool has the focus.
 
-const POOL_GUTTER = 44, POOL_HEIGHT = 380;
+const POOL_GUTTER = 44,
+  POOL_HEIGHT = 380;
 
 class Pool {
   constructor(view) {
     this.view = view;
     this.shown = [];
     this.canvas = make("canvas", {
-      tabindex: 0, role: "application", "aria-roledescription": "block pool", "aria-label": "Block pool",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "block pool",
+      "aria-label": "Block pool",
       "aria-describedby": view.id("readout"),
     });
     this.rings = Object.fromEntries(
-      ["token", "hover", "selected"].map((name) => [name, make("div", { class: `ring ${name}`, hidden: true })]),
+      ["token", "hover", "selected"].map((name) => [
+        name,
+        make("div", { class: `ring ${name}`, hidden: true }),
+      ]),
     );
     this.readout = make("p", { class: "readout", id: view.id("readout"), "aria-live": "polite" });
     this.table = make("tbody");
     this.details = make(
-      "details", { class: "as-table" }, make("summary", {}, "The same as a table"),
-      make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Blocks as a table" },
-        make("table", {}, make("thead", {}, make("tr", {},
-          ...["block", "slots filled", "ref_cnt", "held by", "cached", "in this step"].map((name) => make("th", { scope: "col" }, name)))),
-        this.table)),
+      "details",
+      { class: "as-table" },
+      make("summary", {}, "The same as a table"),
+      make(
+        "div",
+        { class: "scroll", tabindex: 0, role: "region", "aria-label": "Blocks as a table" },
+        make(
+          "table",
+          {},
+          make(
+            "thead",
+            {},
+            make(
+              "tr",
+              {},
+              ...["block", "slots filled", "ref_cnt", "held by", "cached", "in this step"].map((name) =>
+                make("th", { scope: "col" }, name),
+              ),
+            ),
+          ),
+          this.table,
+        ),
+      ),
     );
     this.box = make("div", { class: "pool-box" }, this.canvas, ...Object.values(this.rings));
-    const { section, aside } = panel("Block pool", "pool", this.box, this.readout, poolLegend(), this.details);
+    const { section, aside } = panel(
+      "Block pool",
+      "pool",
+      this.box,
+      this.readout,
+      poolLegend(),
+      this.details,
+    );
     this.section = section;
     this.aside = aside;
     this.canvas.addEventListener("pointermove", (event) => view.hover(this.blockAt(event)));
@@ -53,7 +85,8 @@ class Pool {
   }
 
   place(blockId) {
-    const column = blockId % this.columns, row = Math.floor(blockId / this.columns);
+    const column = blockId % this.columns,
+      row = Math.floor(blockId / this.columns);
     return [POOL_GUTTER + column * this.size, row * this.size];
   }
 
@@ -81,18 +114,26 @@ class Pool {
     this.holders = holders;
     const colours = this.view.colours;
     if (!this.painted) this.paintFrame(state.numBlocks, colours);
+    const look = { colours, names: this.view.run.names, blockSize: state.engine.block_size };
     for (let blockId = 0; blockId < state.numBlocks; blockId += 1) {
       const contents = state.contents(blockId, holders);
       const cell = {
-        block: blockId, filled: contents.end - contents.start, refCnt: state.refCnt[blockId],
-        owners: (holders.get(blockId) ?? NO_HOLDERS).map((holder) => holder.seqId),
-        cached: state.cached.has(blockId), mark: markOf(state.changes.get(blockId) ?? 0),
+        block: blockId,
+        filled: contents.end - contents.start,
+        refCnt: state.refCnt[blockId],
+        owners: (holders.get(blockId) ?? []).map((holder) => holder.seqId),
+        cached: state.cached.has(blockId),
+        mark: markOf(state.changes.get(blockId) ?? 0),
       };
-      if (!isSame(cell, this.shown[blockId])) this.paint(this.painted, cell, colours);
+      if (!isSame(cell, this.shown[blockId]))
+        paintCell(this.painted, cell, ...this.place(blockId), this.size, look);
       this.shown[blockId] = cell;
     }
     const used = state.numBlocks - 1 - state.numFree;
-    setText(this.aside, `${whole.format(used)} of ${plural(state.numBlocks - 1, "block")} used, ${whole.format(state.numFree)} free`);
+    setText(
+      this.aside,
+      `${whole.format(used)} of ${plural(state.numBlocks - 1, "block")} used, ${whole.format(state.numFree)} free`,
+    );
     this.placeRings();
     this.drawTable();
   }
@@ -100,7 +141,7 @@ class Pool {
   /** An empty canvas, with the number of each row's first block. */
   paintFrame(numBlocks, colours) {
     this.layOut(this.width, numBlocks);
-    const context = this.painted = sized(this.canvas, this.width, this.rows * this.size + 1);
+    const context = (this.painted = sized(this.canvas, this.width, this.rows * this.size + 1));
     context.fillStyle = colours.muted;
     context.font = `11px ${colours.font}`;
     context.textAlign = "right";
@@ -109,66 +150,6 @@ class Pool {
     for (let row = 0; row < this.rows; row += every) {
       context.fillText(String(row * this.columns), POOL_GUTTER - 8, row * this.size + this.size / 2);
     }
-  }
-
-  paint(context, cell, colours) {
-    const [x, y] = this.place(cell.block);
-    const gap = this.size >= 14 ? 2 : 1;
-    const inner = this.size - gap;
-    context.clearRect(x, y, inner, inner);
-    if (cell.block === 0) {
-      context.strokeStyle = colours.muted;
-      context.lineWidth = 1;
-      context.strokeRect(x + 0.5, y + 0.5, inner - 1, inner - 1);
-      context.beginPath();
-      context.moveTo(x + 2, y + 2);
-      context.lineTo(x + inner - 2, y + inner - 2);
-      context.moveTo(x + inner - 2, y + 2);
-      context.lineTo(x + 2, y + inner - 2);
-      context.stroke();
-      return;
-    }
-    const share = cell.filled / this.state.engine.block_size;
-    if (share < 1 || !cell.owners.length) {
-      context.fillStyle = colours.empty;
-      context.fillRect(x, y, inner, inner);
-    }
-    const high = Math.round(share * inner * 10) / 10;
-    const owners = cell.owners.map((seqId) => this.view.run.names.get(seqId).colour);
-    if (owners.length) {
-      if (share < 1) {
-        context.globalAlpha = 0.22;
-        stripes(context, owners, x, y, inner, inner);
-        context.globalAlpha = 1;
-      }
-      stripes(context, owners, x, y + inner - high, inner, high);
-    } else if (cell.cached) {
-      context.fillStyle = colours.line;
-      context.fillRect(x, y + inner - high, inner, high);
-      context.strokeStyle = this.size >= 14 ? colours.ink : colours.muted;
-      context.lineWidth = this.size >= 14 ? 1 : 0.5;
-      context.strokeRect(x + 0.75, y + 0.75, inner - 1.5, inner - 1.5);
-    }
-    if (this.size >= 16 && owners.length) this.label(context, cell, owners, share, x + inner / 2, y + inner / 2, colours);
-    drawMark(context, cell.mark, x, y, inner, colours);
-  }
-
-  label(context, cell, owners, share, x, y, colours) {
-    const size = Math.min(14, Math.round(this.size * 0.44));
-    context.font = `600 ${size}px ${colours.font}`;
-    context.textAlign = "center";
-    context.textBaseline = "middle";
-    if (owners.length === 1) {
-      context.fillStyle = share > 0.6 ? inkOn[owners[0]] : colours.ink;
-      context.fillText(this.view.run.names.get(cell.owners[0]).letter, x, y + 0.5);
-      return;
-    }
-    context.fillStyle = colours.panel;
-    context.beginPath();
-    context.arc(x, y, size * 0.72, 0, 2 * Math.PI);
-    context.fill();
-    context.fillStyle = colours.ink;
-    context.fillText(String(owners.length), x, y + 0.5);
   }
 
   placeRings() {
@@ -190,11 +171,15 @@ class Pool {
   }
 
   describe(blockId) {
-    if (blockId === null || blockId === undefined || !this.state) return "Point at a block, or choose one with the arrow keys.";
-    if (blockId === 0) return "Block 0 is the null block: padding is written into it, and no sequence holds it.";
+    if (blockId === null || blockId === undefined || !this.state)
+      return "Point at a block, or choose one with the arrow keys.";
+    if (blockId === 0)
+      return "Block 0 is the null block: padding is written into it, and no sequence holds it.";
     const { filled, refCnt, cached, mark } = this.shown[blockId];
     const held = this.view.heldBy(this.holders.get(blockId) ?? []);
-    const parts = [`Block ${blockId}: ${filled} of ${this.state.engine.block_size} slots filled, ref_cnt ${refCnt}`];
+    const parts = [
+      `Block ${blockId}: ${filled} of ${this.state.engine.block_size} slots filled, ref_cnt ${refCnt}`,
+    ];
     parts.push(held ? `held by ${held}` : cached ? "free, but cached" : "free");
     if (held && cached) parts.push("cached");
     if (mark) parts.push(MARKS[mark]);
@@ -204,67 +189,19 @@ class Pool {
   drawTable() {
     if (!this.details.open || !this.state) return;
     const rows = this.shown.filter((cell) => cell.block > 0 && (cell.refCnt || cell.cached || cell.mark));
-    this.table.replaceChildren(...rows.map((cell) => make("tr", {},
-      make("th", { scope: "row" }, String(cell.block)), make("td", {}, String(cell.filled)),
-      make("td", {}, String(cell.refCnt)), make("td", {}, this.view.heldBy(this.holders.get(cell.block) ?? []) || "–"),
-      make("td", {}, cell.cached ? "yes" : "no"), make("td", {}, cell.mark ? MARKS[cell.mark] : "–"))));
+    this.table.replaceChildren(
+      ...rows.map((cell) =>
+        make(
+          "tr",
+          {},
+          make("th", { scope: "row" }, String(cell.block)),
+          make("td", {}, String(cell.filled)),
+          make("td", {}, String(cell.refCnt)),
+          make("td", {}, this.view.heldBy(this.holders.get(cell.block) ?? []) || "–"),
+          make("td", {}, cell.cached ? "yes" : "no"),
+          make("td", {}, cell.mark ? MARKS[cell.mark] : "–"),
+        ),
+      ),
+    );
   }
-}
-
-const NO_HOLDERS = [];
-
-/** Whether two cells look the same. */
-function isSame(a, b) {
-  return b !== undefined && a.filled === b.filled && a.refCnt === b.refCnt && a.cached === b.cached && a.mark === b.mark
-    && a.owners.length === b.owners.length && a.owners.every((owner, i) => owner === b.owners[i]);
-}
-
-const MARKS = {
-  gained: "taken or shared in this step", lost: "given up in this step", written: "written in this step",
-};
-
-function markOf(bits) {
-  if (bits & GAINED) return "gained";
-  if (bits & (LOST | REMOVED)) return "lost";
-  return bits & WRITTEN ? "written" : null;
-}
-
-function drawMark(context, mark, x, y, inner, colours) {
-  if (mark === null) return;
-  context.strokeStyle = context.fillStyle = colours.ink;
-  if (mark === "written") {
-    const side = Math.max(3, inner * 0.24);
-    context.beginPath();
-    context.moveTo(x + inner - side, y);
-    context.lineTo(x + inner, y);
-    context.lineTo(x + inner, y + side);
-    context.fill();
-    return;
-  }
-  context.lineWidth = inner >= 14 ? 2 : 1.5;
-  if (mark === "lost") context.setLineDash(inner >= 14 ? [4, 3] : [2, 2]);
-  context.strokeRect(x + 1, y + 1, inner - 2, inner - 2);
-  context.setLineDash([]);
-}
-
-/** Fills a rectangle with upright stripes in turn. */
-function stripes(context, owners, x, y, width, height) {
-  if (owners.length === 1) {
-    context.fillStyle = PALETTE[owners[0]];
-    context.fillRect(x, y, width, height);
-    return;
-  }
-  const wide = Math.max(2, Math.min(width / owners.length, width / 4));
-  for (let i = 0, at = 0; at < width; i += 1, at += wide) {
-    context.fillStyle = PALETTE[owners[i % owners.length]];
-    context.fillRect(x + at, y, Math.min(wide, width - at), height);
-  }
-}
-
-function poolLegend() {
-  const item = (name, text) => make("li", {}, make("span", { class: `key ${name}`, "aria-hidden": "true" }), text);
-  return make("ul", { class: "legend", "aria-label": "Key to the pool" },
-    item("held", "held by one sequence, to its fill level"), item("shared", "shared, with the count"),
-    item("cached", "cached, but free"), item("free", "free"), item("null", "null block"),
-    item("gained", "taken or shared in this step"), item("lost", "given up"), item("written", "written"));
 }

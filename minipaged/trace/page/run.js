@@ -13,7 +13,14 @@ class Run {
     this.rows = new Map(); // key -> {key, requestId, spans}: of the timeline
     this.histories = []; // block id -> [step, number of the event] pairs, one after the other
     this.curves = {
-      time: [], used: [], cached: [], running: [], waiting: [], swapped: [], hits: [], preemptions: [],
+      time: [],
+      used: [],
+      cached: [],
+      running: [],
+      waiting: [],
+      swapped: [],
+      hits: [],
+      preemptions: [],
       scheduled: [],
       ...Object.fromEntries(KINDS.map(([kind]) => [kind, []])),
     };
@@ -49,7 +56,8 @@ class Run {
 
   /** The last step that has ended at this time, in seconds since the first event. */
   stepAt(time) {
-    let low = 0, high = this.numSteps;
+    let low = 0,
+      high = this.numSteps;
     while (low < high) {
       const middle = Math.ceil((low + high) / 2);
       if (this.times[middle] <= time + 1e-9) low = middle;
@@ -98,7 +106,11 @@ class Run {
         const tokens = event.prompt_token_ids.slice();
         this.log.set(event.seq_id, { tokens, texts: tokens.map((_, at) => event.prompt_texts[at] ?? "") });
         this.rows.set(event.seq_id, { key: event.seq_id, requestId: event.request_id, spans: [] });
-        this.nameSequence(event.seq_id, { request: event.seq_id, requestId: event.request_id, numPrompt: tokens.length }, event.num_seqs > 1 ? 0 : null);
+        this.nameSequence(
+          event.seq_id,
+          { request: event.seq_id, requestId: event.request_id, numPrompt: tokens.length },
+          event.num_seqs > 1 ? 0 : null,
+        );
         break;
       }
       case "SequenceForked": {
@@ -135,7 +147,8 @@ class Run {
     const state = this.current;
     for (const [seqId, { request, colour }] of this.names) {
       // A sequence that has no state yet comes in the same step.
-      const isOver = OVER.includes(state.requests.get(request)?.status) || state.sequences.get(seqId)?.finishReason;
+      const isOver =
+        OVER.includes(state.requests.get(request)?.status) || state.sequences.get(seqId)?.finishReason;
       if (!isOver) uses[colour] += 1;
     }
     const from = this.names.size;

@@ -5,13 +5,25 @@ class Slot {
     this.view = view;
     this.select = make("select", { id: view.id("slot-seq"), onchange: () => this.choose() });
     this.position = make("input", {
-      id: view.id("slot-position"), type: "number", min: 0, value: 0, inputmode: "numeric", oninput: () => this.choose(),
+      id: view.id("slot-position"),
+      type: "number",
+      min: 0,
+      value: 0,
+      inputmode: "numeric",
+      oninput: () => this.choose(),
     });
     this.steps = make("ol", { class: "equation", "aria-live": "polite" });
     const { section, aside } = panel(
-      "From token to slot", "slot", make("div", { class: "fields" },
-        make("label", { for: this.select.id }, "Sequence"), this.select,
-        make("label", { for: this.position.id }, "Position"), this.position),
+      "From token to slot",
+      "slot",
+      make(
+        "div",
+        { class: "fields" },
+        make("label", { for: this.select.id }, "Sequence"),
+        this.select,
+        make("label", { for: this.position.id }, "Position"),
+        this.position,
+      ),
       this.steps,
     );
     this.section = section;
@@ -20,23 +32,28 @@ class Slot {
   }
 
   choose() {
-    this.view.chooseToken(Number(this.select.value), Math.max(0, Math.floor(Number(this.position.value) || 0)));
+    this.view.chooseToken(
+      Number(this.select.value),
+      Math.max(0, Math.floor(Number(this.position.value) || 0)),
+    );
   }
 
   draw({ state }) {
     const seqs = state.holding;
     const { chosen, run } = this.view;
     let seq = seqs.find((each) => each.seqId === chosen?.seqId) ?? null;
-    const missing = chosen && !seq ? state.sequences.get(chosen.seqId) ?? null : null;
+    const missing = chosen && !seq ? (state.sequences.get(chosen.seqId) ?? null) : null;
     if (!chosen) seq = seqs[0] ?? null;
     const listed = missing ? [missing, ...seqs] : seqs;
     const key = listed.map((each) => each.seqId).join();
     if (key !== this.options) {
       this.options = key;
-      this.select.replaceChildren(...listed.map((each) => {
-        const names = run.names.get(each.seqId);
-        return make("option", { value: each.seqId }, `${names.letter}  ${isolate(names.name)}`);
-      }));
+      this.select.replaceChildren(
+        ...listed.map((each) => {
+          const names = run.names.get(each.seqId);
+          return make("option", { value: each.seqId }, `${names.letter}  ${isolate(names.name)}`);
+        }),
+      );
     }
     this.select.disabled = this.position.disabled = !listed.length;
     const current = seq ?? missing;
@@ -63,32 +80,63 @@ class Slot {
     const tokenId = run.tokens(seq.seqId, position, position + 1)[0];
     this.token(null);
     if (position >= seq.numTokens) {
-      this.say([`The sequence has ${plural(seq.numTokens, "token")} at this step: positions 0 to ${seq.numTokens - 1}.`]);
+      this.say([
+        `The sequence has ${plural(seq.numTokens, "token")} at this step: positions 0 to ${seq.numTokens - 1}.`,
+      ]);
       return;
     }
     const name = make("span", {}, `token ${tokenId}`, ...(text ? [" ", foreign(`“${visible(text)}”`)] : []));
     const isComputed = position < seq.numComputed;
     if (state.engine.kv_layout === "contiguous") {
       if (seq.region === null) this.say([name, "The sequence has no region now."]);
-      else this.say([name, equation("slot", `region start + position = ${seq.region} + ${position}`, seq.region + position)]);
+      else
+        this.say([
+          name,
+          equation("slot", `region start + position = ${seq.region} + ${position}`, seq.region + position),
+        ]);
       return;
     }
-    const index = Math.floor(position / size), offset = position % size;
-    const split = make("span", {},
-      make("span", { class: "whole" }, "position ", num(position, "position"), ` → (${position} // ${size}, ${position} % ${size})`),
-      " ", make("span", { class: "whole" }, "= (", num(index, "index"), ", ", num(offset, "offset"), ")"));
+    const index = Math.floor(position / size),
+      offset = position % size;
+    const split = make(
+      "span",
+      {},
+      make(
+        "span",
+        { class: "whole" },
+        "position ",
+        num(position, "position"),
+        ` → (${position} // ${size}, ${position} % ${size})`,
+      ),
+      " ",
+      make("span", { class: "whole" }, "= (", num(index, "index"), ", ", num(offset, "offset"), ")"),
+    );
     if (index >= seq.table.length) {
-      const why = seq.table.length ? `its block table has ${plural(seq.table.length, "entry", "entries")}` : "its block table is empty";
+      const why = seq.table.length
+        ? `its block table has ${plural(seq.table.length, "entry", "entries")}`
+        : "its block table is empty";
       this.say([name, split, `No slot yet: ${why}.`]);
       return;
     }
     const blockId = seq.table[index];
     this.token({ seqId: seq.seqId, index, blockId });
     this.say([
-      name, split,
+      name,
+      split,
       make("span", {}, "block_table[", num(index, "index"), "] = ", num(blockId, "block")),
-      make("span", {}, "slot = ", num(blockId, "block"), ` × ${size} + `, num(offset, "offset"), " = ", num(blockId * size + offset, "result")),
-      isComputed ? "Its keys and values are in this slot." : "The slot is reserved for it; it is not computed yet.",
+      make(
+        "span",
+        {},
+        "slot = ",
+        num(blockId, "block"),
+        ` × ${size} + `,
+        num(offset, "offset"),
+        " = ",
+        num(blockId * size + offset, "result"),
+      ),
+      isComputed
+        ? "Its keys and values are in this slot."
+        : "The slot is reserved for it; it is not computed yet.",
     ]);
   }
 

@@ -21,7 +21,8 @@ function numAtEnd(state, seq) {
 
 function pagedSlotUse(state) {
   const size = state.engine.block_size;
-  const filled = new Map(), useful = new Map();
+  const filled = new Map(),
+    useful = new Map();
   for (const key of state.running) {
     for (const seq of state.sequencesOf(state.requests.get(key))) {
       const end = numAtEnd(state, seq);
@@ -34,11 +35,15 @@ function pagedSlotUse(state) {
       }
     }
   }
-  let tokens = 0, inUse = 0;
+  let tokens = 0,
+    inUse = 0;
   for (const count of filled.values()) tokens += count;
   for (const count of useful.values()) inUse += count;
   return {
-    tokens, reserved: inUse - tokens, internal: useful.size * size - inUse, external: 0,
+    tokens,
+    reserved: inUse - tokens,
+    internal: useful.size * size - inUse,
+    external: 0,
     free: state.numFree * size,
   };
 }
@@ -46,7 +51,10 @@ function pagedSlotUse(state) {
 function contiguousSlotUse(state) {
   const { num_blocks: numBlocks, block_size: size, region_allocator: allocator } = state.engine;
   const regions = [...state.regions.values()].sort((a, b) => a.start - b.start);
-  let tokens = 0, atEnd = 0, requested = 0, allocated = 0;
+  let tokens = 0,
+    atEnd = 0,
+    requested = 0,
+    allocated = 0;
   for (const region of regions) {
     const request = state.requests.get(region.request);
     tokens += region.seqId === null ? 0 : state.sequences.get(region.seqId).numComputed;
@@ -55,19 +63,26 @@ function contiguousSlotUse(state) {
     allocated += region.numAllocated;
   }
   const [next] = state.waiting;
-  const wanted = next ? slotsToReserve(state.engine, state.sequences.get(next.seqIds[0]).numPrompt, next.maxTokens) : 1;
-  const free = allocator === "buddy" ? freeBuddies(regions, numBlocks * size) : gaps(regions, numBlocks * size);
+  const wanted = next
+    ? slotsToReserve(state.engine, state.sequences.get(next.seqIds[0]).numPrompt, next.maxTokens)
+    : 1;
+  const free =
+    allocator === "buddy" ? freeBuddies(regions, numBlocks * size) : gaps(regions, numBlocks * size);
   const sum = (sizes) => sizes.reduce((a, b) => a + b, 0);
   const tooSmall = sum(free.filter((each) => each < wanted));
   return {
-    tokens, reserved: atEnd - tokens, internal: requested - atEnd, external: allocated - requested + tooSmall,
+    tokens,
+    reserved: atEnd - tokens,
+    internal: requested - atEnd,
+    external: allocated - requested + tooSmall,
     free: sum(free) - tooSmall,
   };
 }
 
 function slotsToReserve(engine, numPrompt, maxTokens) {
   if (engine.reserve === "max") return engine.max_model_len;
-  if (engine.reserve === "pow2") return Math.min(engine.max_model_len, numPrompt + 2 ** Math.ceil(Math.log2(maxTokens)));
+  if (engine.reserve === "pow2")
+    return Math.min(engine.max_model_len, numPrompt + 2 ** Math.ceil(Math.log2(maxTokens)));
   return numPrompt + maxTokens - 1;
 }
 

@@ -1,7 +1,8 @@
 // The texts as they grow. Prompts that begin alike have their common beginning in one colour, with a letter; what
 // came from the prefix cache is underlined. A click on a token shows its slot.
 
-const LONG = 4000, MOST_TEXTS = 40;
+const LONG = 4000,
+  MOST_TEXTS = 40;
 
 class Texts {
   constructor(view) {
@@ -24,7 +25,14 @@ class Texts {
     const arrived = [...state.requests.values()];
     setText(this.aside, this.view.run.hasTexts ? "" : "this trace leaves texts out: token ids");
     const shown = this.chosen(arrived);
-    setText(this.more, arrived.length > shown.length ? `${plural(arrived.length - shown.length, "more request")} not shown` : arrived.length ? "" : "No request has arrived.");
+    setText(
+      this.more,
+      arrived.length > shown.length
+        ? `${plural(arrived.length - shown.length, "more request")} not shown`
+        : arrived.length
+          ? ""
+          : "No request has arrived.",
+    );
     const keys = new Set(shown.map((request) => request.key));
     for (const [key, item] of this.items) {
       if (!keys.has(key)) {
@@ -55,8 +63,12 @@ class Texts {
     // One output goes on where the prompt ends; several have lines of their own.
     const outputs = make(request.numSeqs > 1 ? "div" : "span", { class: "outputs" });
     const body = make("div", { class: "body", dir: "auto" }, prompt);
-    const element = make("article", { class: "text", "data-seq": first },
-      make("h3", {}, chip(run.names.get(first)), " ", foreign(request.requestId), " ", status), body);
+    const element = make(
+      "article",
+      { class: "text", "data-seq": first },
+      make("h3", {}, chip(run.names.get(first)), " ", foreign(request.requestId), " ", status),
+      body,
+    );
     if (request.numSeqs > 1) element.append(outputs);
     else body.append(outputs);
     const after = [...this.list.children].find((each) => Number(each.dataset.seq) > first) ?? null;
@@ -73,7 +85,10 @@ class Texts {
     let at = 0;
     for (const { end, mark, count } of groups) {
       if (end <= at) continue;
-      const part = make("span", mark ? { class: `shared-text g${mark.number % 6}`, title: `the same in ${count} prompts` } : {});
+      const part = make(
+        "span",
+        mark ? { class: `shared-text g${mark.number % 6}`, title: `the same in ${count} prompts` } : {},
+      );
       if (mark) part.append(make("span", { class: "group", "aria-hidden": "true" }, mark.letter));
       if (at < hits) this.addTokens(part, seqId, at, Math.min(hits, end), "tokens hit");
       if (end > hits) this.addTokens(part, seqId, Math.max(at, hits), end, "tokens");
@@ -89,12 +104,19 @@ class Texts {
       for (let position = first; position < last; position += 1) text += shorten(this.say(seqId, position));
       return make("span", { class: name, "data-from": first, "data-to": last }, text);
     };
-    let head = from, tail = to;
+    let head = from,
+      tail = to;
     for (let room = LONG; head < to && room > 0; head += 1) room -= this.say(seqId, head).length;
     for (let room = LONG; tail > head && room > 0; tail -= 1) room -= this.say(seqId, tail - 1).length;
     part.append(add(from, head));
     if (tail > head) {
-      part.append(make("button", { type: "button", class: "link", onclick: (event) => event.target.replaceWith(add(head, tail)) }, ` … ${plural(tail - head, "more token")} … `));
+      part.append(
+        make(
+          "button",
+          { type: "button", class: "link", onclick: (event) => event.target.replaceWith(add(head, tail)) },
+          ` … ${plural(tail - head, "more token")} … `,
+        ),
+      );
     }
     if (tail < to) part.append(add(tail, to));
   }
@@ -110,7 +132,8 @@ class Texts {
     const caret = document.caretPositionFromPoint?.(event.clientX, event.clientY);
     if (!tokens || !caret || !tokens.contains(caret.offsetNode)) return null;
     const seqId = Number(tokens.closest(".text").dataset.seq);
-    let position = Number(tokens.dataset.from), left = caret.offset;
+    let position = Number(tokens.dataset.from),
+      left = caret.offset;
     for (; position < Number(tokens.dataset.to) - 1; position += 1) {
       left -= shorten(this.say(seqId, position)).length;
       if (left < 0) break;
@@ -141,12 +164,19 @@ class Texts {
       if (!sample) {
         const isAlone = request.numSeqs === 1;
         const text = make("span", { class: "output", dir: isAlone ? null : "auto" });
-        const element = make(isAlone ? "span" : "div", { class: isAlone ? null : "sample" }, isAlone ? null : chip(this.view.run.names.get(seq.seqId)), text, make("span", { class: "end" }));
+        const element = make(
+          isAlone ? "span" : "div",
+          { class: isAlone ? null : "sample" },
+          isAlone ? null : chip(this.view.run.names.get(seq.seqId)),
+          text,
+          make("span", { class: "end" }),
+        );
         sample = { element, text, end: element.lastChild };
         item.samples.set(seq.seqId, sample);
       }
       // The best beam comes first, and which one that is changes.
-      if (item.outputs.children[i] !== sample.element) item.outputs.insertBefore(sample.element, item.outputs.children[i] ?? null);
+      if (item.outputs.children[i] !== sample.element)
+        item.outputs.insertBefore(sample.element, item.outputs.children[i] ?? null);
       setText(sample.text, outputText(this.view.run, seq));
       setText(sample.end, seq.finishReason ? ` ■ ${seq.finishReason}` : "");
     });
@@ -160,12 +190,16 @@ function outputText(run, seq) {
     text += run.hasTexts && texts[position] !== "" ? texts[position] : "";
   }
   if (!text) text = tokens.slice(seq.numPrompt, seq.numTokens).join(" ");
-  return text.length > LONG * 4 ? `${text.slice(0, LONG)} … ${whole.format(text.length - 2 * LONG)} characters … ${text.slice(-LONG)}` : text;
+  return text.length > LONG * 4
+    ? `${text.slice(0, LONG)} … ${whole.format(text.length - 2 * LONG)} characters … ${text.slice(-LONG)}`
+    : text;
 }
 
 /** One token can be as long as its author likes. */
 function shorten(text) {
-  return text.length > LONG ? `${text.slice(0, LONG)}… (${whole.format(text.length - LONG)} characters more)` : text;
+  return text.length > LONG
+    ? `${text.slice(0, LONG)}… (${whole.format(text.length - LONG)} characters more)`
+    : text;
 }
 
 /** Sequence id -> [{end, mark, count}]: where its prompt is the same as that of others, in whole blocks. */
@@ -173,7 +207,9 @@ function commonPrefixes(run) {
   const size = run.engine.block_size;
   const prompts = [];
   for (const step of run.trace.steps) {
-    for (const event of step.events) if (event.event === "RequestAdded") prompts.push([event.seq_id, event.prompt_token_ids, event.cache_salt]);
+    for (const event of step.events)
+      if (event.event === "RequestAdded")
+        prompts.push([event.seq_id, event.prompt_token_ids, event.cache_salt]);
   }
   const numbers = new Map(); // a block and the number of all before it -> a number of both
   const sharers = []; // by that number: the sequences that begin so
@@ -190,17 +226,20 @@ function commonPrefixes(run) {
     return [seqId, chain];
   });
   const marks = new Map();
-  return new Map(chains.map(([seqId, chain]) => {
-    const found = [];
-    chain.forEach((number, block) => {
-      const all = sharers[number];
-      if (all.length < 2) return;
-      const name = all.join();
-      if (!marks.has(name)) marks.set(name, { number: marks.size, letter: String.fromCharCode(0x3b1 + (marks.size % 17)) });
-      const last = found[found.length - 1];
-      if (last && last.mark === marks.get(name)) last.end = (block + 1) * size;
-      else found.push({ end: (block + 1) * size, mark: marks.get(name), count: all.length });
-    });
-    return [seqId, found];
-  }));
+  return new Map(
+    chains.map(([seqId, chain]) => {
+      const found = [];
+      chain.forEach((number, block) => {
+        const all = sharers[number];
+        if (all.length < 2) return;
+        const name = all.join();
+        if (!marks.has(name))
+          marks.set(name, { number: marks.size, letter: String.fromCharCode(0x3b1 + (marks.size % 17)) });
+        const last = found[found.length - 1];
+        if (last && last.mark === marks.get(name)) last.end = (block + 1) * size;
+        else found.push({ end: (block + 1) * size, mark: marks.get(name), count: all.length });
+      });
+      return [seqId, found];
+    }),
+  );
 }

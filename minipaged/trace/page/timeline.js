@@ -2,7 +2,9 @@
 // that they can be told apart without colours. The canvas has the size of the window onto the rows, and is drawn
 // anew when that is scrolled.
 
-const ROW = 20, NAMES = 132, RULER = 20;
+const ROW = 20,
+  NAMES = 132,
+  RULER = 20;
 const ZOOMS = [1, 2, 4, 8, 16, 32];
 
 class Timeline {
@@ -12,16 +14,46 @@ class Timeline {
     this.left = this.top = 0;
     this.canvas = make("canvas", { role: "img" });
     this.sizer = make("div", { class: "sizer" });
-    this.scroll = make("div", {
-      class: "scroll gantt", tabindex: 0, role: "region", "aria-label": "Timeline of the requests; arrow keys scroll it",
-    }, this.sizer, this.canvas);
-    const zoom = (by, name, text) => make("button", { type: "button", "aria-label": name, title: name, onclick: () => this.setZoom(by) }, text);
-    const item = (name, text) => make("li", {}, make("span", { class: `span ${name}`, "aria-hidden": "true" }), text);
-    const legend = make("ul", { class: "legend", "aria-label": "Key to the timeline" },
-      item("waiting", "waiting"), item("prefill", "prefill chunk"), item("decode", "decode"), item("preempted", "preempted"),
-      item("swapped", "swapped out"), item("idle", "running, not scheduled"));
-    const { section, aside } = panel("Timeline", "timeline", this.scroll, make("div", { class: "under" }, legend,
-      make("span", { class: "zoom" }, zoom(-1, "Zoom out", "−"), zoom(1, "Zoom in", "+"))));
+    this.scroll = make(
+      "div",
+      {
+        class: "scroll gantt",
+        tabindex: 0,
+        role: "region",
+        "aria-label": "Timeline of the requests; arrow keys scroll it",
+      },
+      this.sizer,
+      this.canvas,
+    );
+    const zoom = (by, name, text) =>
+      make(
+        "button",
+        { type: "button", "aria-label": name, title: name, onclick: () => this.setZoom(by) },
+        text,
+      );
+    const item = (name, text) =>
+      make("li", {}, make("span", { class: `span ${name}`, "aria-hidden": "true" }), text);
+    const legend = make(
+      "ul",
+      { class: "legend", "aria-label": "Key to the timeline" },
+      item("waiting", "waiting"),
+      item("prefill", "prefill chunk"),
+      item("decode", "decode"),
+      item("preempted", "preempted"),
+      item("swapped", "swapped out"),
+      item("idle", "running, not scheduled"),
+    );
+    const { section, aside } = panel(
+      "Timeline",
+      "timeline",
+      this.scroll,
+      make(
+        "div",
+        { class: "under" },
+        legend,
+        make("span", { class: "zoom" }, zoom(-1, "Zoom out", "−"), zoom(1, "Zoom in", "+")),
+      ),
+    );
     this.section = section;
     this.aside = aside;
     this.scroll.addEventListener("scroll", () => {
@@ -30,7 +62,9 @@ class Timeline {
       this.paint();
     });
     this.canvas.addEventListener("click", (event) => this.seek(event));
-    this.canvas.addEventListener("pointermove", (event) => { if (event.buttons & 1) this.seek(event); });
+    this.canvas.addEventListener("pointermove", (event) => {
+      if (event.buttons & 1) this.seek(event);
+    });
   }
 
   setZoom(by) {
@@ -114,8 +148,18 @@ class Timeline {
       const y = RULER + i * ROW - scrollTop;
       const colour = PALETTE[run.names.get(rows[i].key).colour];
       for (const span of rows[i].spans) {
-        const from = x(axis.at(run, Math.max(0, span.from - 1))), to = x(axis.at(run, span.to));
-        if (to >= NAMES && from <= width) paintSpan(context, span.kind, Math.max(from, NAMES - 40), y, Math.min(to, width + 40), colour, colours);
+        const from = x(axis.at(run, Math.max(0, span.from - 1))),
+          to = x(axis.at(run, span.to));
+        if (to >= NAMES && from <= width)
+          paintSpan(
+            context,
+            span.kind,
+            Math.max(from, NAMES - 40),
+            y,
+            Math.min(to, width + 40),
+            colour,
+            colours,
+          );
       }
     }
     const now = x(axis.at(run, this.number ?? 0));
@@ -173,7 +217,12 @@ function cut(text, length) {
 function paintSpan(context, kind, from, y, to, colour, colours) {
   const wide = Math.max(1, to - from);
   const middle = y + ROW / 2;
-  const lines = { waiting: [colours.muted, 1.5, []], preempted: [colours.alarm, 3, [5, 3]], swapped: [colours.swap, 3, [1.5, 3]], idle: [colour, 2, []] };
+  const lines = {
+    waiting: [colours.muted, 1.5, []],
+    preempted: [colours.alarm, 3, [5, 3]],
+    swapped: [colours.swap, 3, [1.5, 3]],
+    idle: [colour, 2, []],
+  };
   if (kind in lines) {
     const [stroke, thick, dashes] = lines[kind];
     context.strokeStyle = stroke;

@@ -20,13 +20,27 @@ class View {
     this.charts = new Charts(this);
     this.texts = new Texts(this);
     const sections = (...panels) => panels.filter(Boolean).map((each) => each.section);
-    const none = layout === "none" ? make("p", { class: "panel pool hint" }, "This engine keeps no cache: each step computes every sequence from its first token.") : null;
-    this.root = make("article", { class: "run", "aria-label": `Run: ${plainly(run.trace.name)}` },
-      this.heading(), make("div", { class: "columns" },
+    const none =
+      layout === "none"
+        ? make(
+            "p",
+            { class: "panel pool hint" },
+            "This engine keeps no cache: each step computes every sequence from its first token.",
+          )
+        : null;
+    this.root = make(
+      "article",
+      { class: "run", "aria-label": `Run: ${plainly(run.trace.name)}` },
+      this.heading(),
+      make(
+        "div",
+        { class: "columns" },
         make("div", { class: "left" }, none, ...sections(this.pool, this.tables)),
-        make("div", { class: "right" }, ...sections(this.step))),
+        make("div", { class: "right" }, ...sections(this.step)),
+      ),
       make("div", { class: "columns" }, ...sections(this.inspector, this.slot)),
-      ...sections(this.timeline, this.charts, this.texts));
+      ...sections(this.timeline, this.charts, this.texts),
+    );
   }
 
   id(name) {
@@ -34,22 +48,40 @@ class View {
   }
 
   get panels() {
-    return [this.pool, this.slot, this.tables, this.step, this.inspector, this.timeline, this.charts, this.texts].filter(Boolean);
+    return [
+      this.pool,
+      this.slot,
+      this.tables,
+      this.step,
+      this.inspector,
+      this.timeline,
+      this.charts,
+      this.texts,
+    ].filter(Boolean);
   }
 
   heading() {
     const { engine, trace, numSteps } = this.run;
     const facts = [
-      engine.model, engine.stage === null ? null : `stage ${engine.stage}`,
-      engine.kv_layout === "none" ? "no cache" : `${plural(engine.num_blocks, "block")} of ${engine.block_size} tokens`,
-      `${engine.batching} batching`, `${engine.scheduling_policy}`,
+      engine.model,
+      engine.stage === null ? null : `stage ${engine.stage}`,
+      engine.kv_layout === "none"
+        ? "no cache"
+        : `${plural(engine.num_blocks, "block")} of ${engine.block_size} tokens`,
+      `${engine.batching} batching`,
+      `${engine.scheduling_policy}`,
       engine.enable_prefix_caching ? "prefix caching" : null,
       engine.kv_layout === "paged" ? `preemption: ${engine.preemption_mode}` : null,
-      `budget ${plural(engine.max_num_batched_tokens, "token")}`, plural(numSteps, "step"),
+      `budget ${plural(engine.max_num_batched_tokens, "token")}`,
+      plural(numSteps, "step"),
     ].filter(Boolean);
-    return make("header", { class: "run-head" },
-      make("h2", {}, foreign(trace.name)), make("p", { class: "facts" }, ...facts.map((each) => foreign(each, { class: "fact" }))),
-      trace.remark ? make("p", { class: "remark", role: "note" }, trace.remark) : null);
+    return make(
+      "header",
+      { class: "run-head" },
+      make("h2", {}, foreign(trace.name)),
+      make("p", { class: "facts" }, ...facts.map((each) => foreign(each, { class: "fact" }))),
+      trace.remark ? make("p", { class: "remark", role: "note" }, trace.remark) : null,
+    );
   }
 
   /** After a change of size, of colours or of the axis. */
@@ -101,6 +133,8 @@ class View {
       const { letter, name } = this.run.names.get(seqId);
       return `${letter} ${isolate(name)} [${index}]`;
     });
-    return shown.join(", ") + (holders.length > shown.length ? ` and ${holders.length - shown.length} more` : "");
+    return (
+      shown.join(", ") + (holders.length > shown.length ? ` and ${holders.length - shown.length} more` : "")
+    );
   }
 }

@@ -9,14 +9,23 @@ function words(event, run, blockId = null) {
   const which = (blockIds) => blockList(blockId === null ? blockIds : [blockId]);
   switch (event.event) {
     case "RequestAdded":
-      return [request(event.request_id), ` arrived with ${plural(event.prompt_token_ids.length, "prompt token")}, at most ${whole.format(event.max_tokens)} to generate`,
-        event.num_seqs > 1 ? `, ${event.num_seqs} ${event.is_beam_search ? "beams" : "samples"}` : ""];
+      return [
+        request(event.request_id),
+        ` arrived with ${plural(event.prompt_token_ids.length, "prompt token")}, at most ${whole.format(event.max_tokens)} to generate`,
+        event.num_seqs > 1 ? `, ${event.num_seqs} ${event.is_beam_search ? "beams" : "samples"}` : "",
+      ];
     case "RequestAdmitted":
-      return [request(event.request_id), ` was admitted${event.num_cached_tokens ? `: ${plural(event.num_cached_tokens, "token")} came from the prefix cache` : ""}`];
+      return [
+        request(event.request_id),
+        ` was admitted${event.num_cached_tokens ? `: ${plural(event.num_cached_tokens, "token")} came from the prefix cache` : ""}`,
+      ];
     case "RequestPreempted":
       return [request(event.request_id), " was preempted"];
     case "RequestResumed":
-      return [request(event.request_id), ` runs again${event.num_cached_tokens ? `: ${plural(event.num_cached_tokens, "token")} came from the prefix cache` : ""}`];
+      return [
+        request(event.request_id),
+        ` runs again${event.num_cached_tokens ? `: ${plural(event.num_cached_tokens, "token")} came from the prefix cache` : ""}`,
+      ];
     case "RequestFinished":
       return [request(event.request_id), " finished"];
     case "RequestAborted":
@@ -28,18 +37,32 @@ function words(event, run, blockId = null) {
     case "BlocksTouched":
       return [...who(event.seq_id), ` shares ${which(event.block_ids)} from the prefix cache`];
     case "BlockCopied":
-      return [...who(event.seq_id), ` copied block ${event.source} to block ${event.target} before writing (logical block ${event.index})`];
+      return [
+        ...who(event.seq_id),
+        ` copied block ${event.source} to block ${event.target} before writing (logical block ${event.index})`,
+      ];
     case "BlocksReleased":
-      return event.block_ids.length ? [...who(event.seq_id), ` gave up ${which(event.block_ids)}`] : [...who(event.seq_id), " gave up its computed tokens"];
+      return event.block_ids.length
+        ? [...who(event.seq_id), ` gave up ${which(event.block_ids)}`]
+        : [...who(event.seq_id), " gave up its computed tokens"];
     case "BlockStored":
-      return [...who(event.seq_id), ` cached block ${event.block_id} (logical block ${event.index}) as `, make("code", {}, event.block_hash)];
+      return [
+        ...who(event.seq_id),
+        ` cached block ${event.block_id} (logical block ${event.index}) as `,
+        make("code", {}, event.block_hash),
+      ];
     case "BlockRemoved":
       return [`block ${event.block_id} is cached no longer (`, make("code", {}, event.block_hash), ")"];
     case "AllBlocksCleared":
       return ["the prefix cache was reset"];
     case "SequenceForked":
-      return [...who(event.child), " forked from ", ...who(event.parent), ` at ${plural(event.num_tokens, "token")}`,
-        event.block_ids.length ? `, shares ${which(event.block_ids)}` : ""];
+      return [
+        ...who(event.child),
+        " forked from ",
+        ...who(event.parent),
+        ` at ${plural(event.num_tokens, "token")}`,
+        event.block_ids.length ? `, shares ${which(event.block_ids)}` : "",
+      ];
     case "BlocksSwappedOut":
       return [...who(event.seq_id), ` was swapped out to ${plural(event.cpu_block_ids.length, "CPU block")}`];
     case "BlocksSwappedIn":
@@ -47,7 +70,10 @@ function words(event, run, blockId = null) {
     case "CpuBlocksFreed":
       return [...who(event.seq_id), " lost its CPU blocks"];
     case "RegionReserved":
-      return [request(event.request_id), ` reserved slots ${event.start} to ${event.start + event.num_slots - 1}`];
+      return [
+        request(event.request_id),
+        ` reserved slots ${event.start} to ${event.start + event.num_slots - 1}`,
+      ];
     case "RegionHeld":
       return [...who(event.seq_id), ` uses the region at slot ${event.start}`];
     case "RegionReturned":
@@ -55,7 +81,12 @@ function words(event, run, blockId = null) {
     case "RegionFreed":
       return [`the region at slot ${event.start} was freed`];
     case "StepPlanned":
-      return [`planned ${plural(event.num_tokens.reduce((sum, each) => sum + each, 0), "token")} of ${plural(event.seq_ids.length, "sequence")} in ${duration(event.time - event.began)}`];
+      return [
+        `planned ${plural(
+          event.num_tokens.reduce((sum, each) => sum + each, 0),
+          "token",
+        )} of ${plural(event.seq_ids.length, "sequence")} in ${duration(event.time - event.began)}`,
+      ];
     case "StepExecuted":
       return ["the planned tokens are computed"];
     case "TokensSampled":
@@ -63,7 +94,11 @@ function words(event, run, blockId = null) {
     case "BeamsChosen":
       return [request(event.request_id), ` goes on with ${plural(event.seq_ids.length, "beam")}`];
     case "SequenceFinished":
-      return [...who(event.seq_id), ` ended: ${event.finish_reason}`, event.stop_reason === null ? "" : foreign(` (${visible(event.stop_reason)})`)];
+      return [
+        ...who(event.seq_id),
+        ` ended: ${event.finish_reason}`,
+        event.stop_reason === null ? "" : foreign(` (${visible(event.stop_reason)})`),
+      ];
     case "StepFinished":
       return [`step ${event.step} ended`];
     case "StepFailed":
