@@ -80,7 +80,7 @@ class View {
       { class: "run-head" },
       make("h2", {}, foreign(trace.name)),
       make("p", { class: "facts" }, ...facts.map((each) => foreign(each, { class: "fact" }))),
-      trace.remark ? make("p", { class: "remark", role: "note" }, trace.remark) : null,
+      trace.remark ? make("p", { class: "remark", role: "note" }, sentence(trace.remark)) : null,
     );
   }
 
@@ -137,4 +137,8 @@ class View {
       shown.join(", ") + (holders.length > shown.length ? ` and ${holders.length - shown.length} more` : "")
     );
   }
+}
+
+function sentence(text) {
+  return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }

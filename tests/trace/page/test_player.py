@@ -133,6 +133,34 @@ def test_a_step_in_a_block_s_history_leads_there(runs: tuple[Trace, Trace], open
     page.wait_for_function("step => replay.step() === step", arg=step)
 
 
+def test_a_click_on_a_text_chooses_the_token_there(runs: tuple[Trace, Trace], open_page: OpenPage) -> None:
+    trace, _ = runs
+    page = open_page([trace], "#step=4")
+    added = next(event for event in trace.events if isinstance(event, RequestAdded))
+    page.locator(".texts-panel").scroll_into_view_if_needed()
+    text = "".join(added.prompt_texts)
+    for at in range(0, len(text), 5):
+        # The middle of a character, wherever the prompt is cut into parts.
+        where = page.evaluate(
+            """(at) => {
+              for (const part of document.querySelector(".prompt").querySelectorAll(".tokens")) {
+                const node = part.firstChild;
+                if (at >= node.length) { at -= node.length; continue; }
+                const range = document.createRange();
+                range.setStart(node, at);
+                range.setEnd(node, at + 1);
+                const box = range.getBoundingClientRect();
+                return [box.left + box.width / 4, box.top + box.height / 2];
+              }
+            }""",
+            at,
+        )
+        page.mouse.click(*where)
+        position = int(page.get_by_label("Position").input_value())
+        before = len("".join(added.prompt_texts[:position]))
+        assert before <= at < before + len(added.prompt_texts[position])
+
+
 def test_two_runs_are_shown_in_step_and_in_time(runs: tuple[Trace, Trace], open_page: OpenPage) -> None:
     page = open_page(runs, "#step=9")
     for number, trace in enumerate(runs):
