@@ -85,6 +85,12 @@ COMMANDS = (
         "minipaged simulate --system orca-oracle --rate 2",
     ),
     Command(
+        "replay",
+        "minipaged.cli.replay",
+        "a page that shows a recorded run step by step, or two runs side by side",
+        "minipaged replay run.jsonl.gz --open",
+    ),
+    Command(
         "bench",
         "minipaged.cli.bench",
         "measure a part of the engine",

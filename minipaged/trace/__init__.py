@@ -8,12 +8,13 @@
 The events are in `minipaged/events/`. Read the modules in this order: `FORMAT.md` and `writer` (the file),
 `codec` (an event as JSON and back), `reader`, `state` (what is known at one step), `replayed` and `replay`
 (from events to a state that changes), `freeze` (to one that does not), `waste`, `rules` with `block_rules`
-and `region_rules` (what must hold), `trace` (`Trace`: all of it together), `timeline`, and `perfetto` (for
-ui.perfetto.dev).
+and `region_rules` (what must hold), `trace` (`Trace`: all of it together), `timeline`, `perfetto` (for
+ui.perfetto.dev), and `page/` (the page that replays a trace).
 """
 
+from minipaged.trace.page import show
 from minipaged.trace.perfetto import write_perfetto
 from minipaged.trace.trace import Trace
 from minipaged.trace.writer import TraceWriter
 
-__all__ = ["Trace", "TraceWriter", "write_perfetto"]
+__all__ = ["Trace", "TraceWriter", "show", "write_perfetto"]
