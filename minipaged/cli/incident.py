@@ -10,9 +10,11 @@ from minipaged.cli.streams import stdout_console
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged incident`."""
-    parser.add_argument("number", metavar="N", type=int, nargs="?", help="which one; none: the list of all")
+    parser.add_argument(
+        "number", metavar="N", type=int, nargs="?", help="its number; without it: a list"
+    )
     parser.add_argument("--answer", metavar="ANSWER", help="check an answer: a number, an id, or a letter")
-    parser.add_argument("--out", metavar="FILE", type=Path, help="the trace (default: incident-N.jsonl.gz here)")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="the trace (default: incident-N.jsonl.gz)")
     parser.add_argument("--no-open", action="store_true", help="write the page, and do not open it")
 
 

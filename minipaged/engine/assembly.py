@@ -19,11 +19,10 @@ from minipaged.attention.layout import AttentionLayout
 from minipaged.attention.paged_layout import PagedLayout
 from minipaged.baseline.attend_one import select_attend_one
 from minipaged.baseline.contiguous_layout import ContiguousLayout
-from minipaged.baseline.contiguous_manager import ContiguousManager
 from minipaged.baseline.uncached_layout import UncachedLayout
-from minipaged.baseline.uncached_manager import UncachedManager
 from minipaged.config import EngineConfig
 from minipaged.cpu.compiler.thread_limit import at_most_threads
+from minipaged.engine.bookkeeping_kinds import OBSERVED, PLAIN
 from minipaged.engine.device import check_given_model, resolve_device, resolve_dtype
 from minipaged.engine.machine import usable_cpus
 from minipaged.engine.memory_plan import MemoryPlan, check_before_loading, make_region_allocator, plan_memory
@@ -31,9 +30,10 @@ from minipaged.engine.step_memory import step_bytes
 from minipaged.errors import ConfigError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.cache import CopyBlocks, KVCache, copy_blocks
+from minipaged.kv.event_stream import EventStream
 from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix_hash import PrefixHasher
-from minipaged.kv.swap import SwapCache, SwapSpace
+from minipaged.kv.swap import SwapCache
 from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
@@ -55,7 +55,9 @@ class Machinery:
     runner: ModelRunner
 
 
-def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool) -> Machinery:
+def assemble(
+    config: EngineConfig, model: LoadedModel | None, events: EventStream | None, *, progress: bool
+) -> Machinery:
     """Load the model if none is given, plan the memory, and make the other parts.
 
     Raises:
@@ -93,7 +95,7 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         device=decoder.device,
         copy_blocks=_copy_blocks(config, decoder),
     )
-    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache)
+    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache, events)
     layout = _make_layout(config, decoder, kv_cache)
     runner = ModelRunner(
         decoder,
@@ -205,17 +207,21 @@ def load_configured_model(
 
 
 def make_bookkeeping(
-    config: EngineConfig, plan: MemoryPlan, kv_cache: KVCache
+    config: EngineConfig, plan: MemoryPlan, kv_cache: KVCache, events: EventStream | None
 ) -> tuple[KVManager, Scheduler]:
-    """Make the KV manager and the scheduler of an engine, without any requests."""
+    """Make the KV manager and the scheduler of an engine, without any requests.
+
+    With `events`, they are the classes that tell an observer what they do.
+    """
+    kinds = PLAIN if events is None else OBSERVED
     swap_space = None
     match config.kv_layout:
         case "paged":
-            manager = _make_block_manager(config, plan)
+            manager = _make_block_manager(kinds.paged, config, plan)
             if plan.num_cpu_blocks is not None:
-                swap_space = SwapSpace(manager.pool, plan.num_cpu_blocks, config.block_size)
+                swap_space = kinds.swap_space(manager.pool, plan.num_cpu_blocks, config.block_size)
         case "contiguous":
-            manager = ContiguousManager(
+            manager = kinds.contiguous(
                 make_region_allocator(config, plan.num_blocks),
                 config.block_size,
                 reserve=config.reserve,
@@ -223,10 +229,10 @@ def make_bookkeeping(
                 copy_slots=kv_cache.copy_slots,
             )
         case "none":
-            manager = UncachedManager(config.block_size)
+            manager = kinds.uncached(config.block_size)
         case _:
             assert_never(config.kv_layout)
-    scheduler = Scheduler(
+    scheduler = kinds.scheduler(
         manager,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
@@ -236,15 +242,17 @@ def make_bookkeeping(
         batching=config.batching,
         admits_surely=config.preemption_mode == "never",
     )
+    if events is not None:
+        events.observe(manager, scheduler, swap_space)
     return manager, scheduler
 
 
-def _make_block_manager(config: EngineConfig, plan: MemoryPlan) -> BlockManager:
+def _make_block_manager(kind: type[BlockManager], config: EngineConfig, plan: MemoryPlan) -> BlockManager:
     parts = config.parts or Parts()
     hasher = None
     if config.caches_prefixes:
         hasher = PrefixHasher(config.prefix_caching_hash_algo, hash_fn=parts.hash_function)
-    return BlockManager(
+    return kind(
         plan.num_blocks,
         config.block_size,
         hasher,

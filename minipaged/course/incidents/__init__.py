@@ -1,7 +1,7 @@
 """Ten runs of the engine with one thing wrong, to be found from their traces alone.
 
-`minipaged incident 3` shows one as an engineer on call gets it: the symptom, a question, the trace. What is wrong
-is in `memory`, `queueing` and `caching`, beside the function that computes the answer from the trace.
+`minipaged incident 3` shows one as an engineer on call gets it: the symptom, a question, the trace. The fault
+of each is in `memory`, `queueing` or `caching`, with the function that computes the answer from the trace.
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from minipaged.errors import CourseError
 
 INCIDENTS = (
     Incident(
-        "Since this morning, the pool's usage never falls back to zero, even when no request runs. By noon new "
-        "requests have to wait, nothing is in the log, and a restart helps for a few hours.",
-        "How many blocks does the engine not count as free after the last step, although no block table names "
-        "them?",
+        "Since this morning, the pool's usage never falls back to zero, even when no request runs. By noon "
+        "new requests have to wait, nothing is in the log, and a restart helps for a few hours.",
+        "How many blocks does the engine not count as free after the last step, although no block table "
+        "names them?",
         memory.leak,
         memory.find_leak,
     ),
     Incident(
-        "A nightly report, which used to take a minute, has not come back since the interactive users got the "
-        "new server. Those users are happy, and the pool is never full.",
+        "A nightly report, which used to take a minute, has not come back since the interactive users got "
+        "the new server. Those users are happy, and the pool is never full.",
         "For how many steps does the request that waits longest wait before it is admitted?",
         queueing.starvation,
         queueing.find_starvation,
     ),
     Incident(
-        "Every request begins with the same long instructions, and prefix caching is on. Since the last release "
-        "of the client, the hit rate is zero.",
+        "Every request begins with the same long instructions, and prefix caching is on. Since the last "
+        "release of the client, the hit rate is zero.",
         "At which token position (counted from 0) do the prompts of the first two requests first differ?",
         caching.timestamp,
         caching.find_timestamp,
     ),
     Incident(
-        "The same memory served far more chats last week. The release notes say only that a setting was changed "
-        "to let the kernels read longer runs of memory.",
-        "After the step in which most blocks are in use, which share of the slots in used blocks holds no token, "
-        "in percent?",
+        "The same memory served far more chats last week. The release notes say only that a setting was "
+        "changed to let the kernels read longer runs of memory.",
+        "After the step in which most blocks are in use, which share of the slots in used blocks holds no "
+        "token, in percent?",
         memory.large_blocks,
         memory.find_large_blocks,
     ),
     Incident(
-        "Short questions are usually answered at once. Now and then all of them hang for a while, although most "
-        "of the steps' token budget is unused.",
+        "Short questions are usually answered at once. Now and then all of them hang for a while, although "
+        "most of the steps' token budget is unused.",
         "Behind which request do the others wait? (Its id.)",
         queueing.whole_prompts,
         queueing.find_whole_prompts,
     ),
     Incident(
-        "Requests repeat a few long openings, and the hit rate was good until somebody tidied up the code that "
-        "frees blocks. Now it is zero under load, and with little traffic it is as before.",
+        "Requests repeat a few long openings, and the hit rate was good until somebody tidied up the code "
+        "that frees blocks. Now it is zero under load, and with little traffic it is as before.",
         "Which block of a freed prompt is evicted first?",
         caching.heads_first,
         caching.find_heads_first,
@@ -64,16 +64,16 @@ INCIDENTS = (
         memory.find_thrashing,
     ),
     Incident(
-        "All tenants use the same template, and each has its second request answered fast. The first request of "
-        "each tenant is slow, although the template was computed for others just before.",
+        "All tenants use the same template, and each has its second request answered fast. The first request "
+        "of each tenant is slow, although the template was computed for others just before.",
         "Why does the first request of a tenant not hit the template's blocks?",
         caching.salts,
         caching.find_salts,
         caching.SALT_CHOICES,
     ),
     Incident(
-        "There is always a queue, and the dashboard has never shown the pool more than half full. More memory "
-        "was bought, and it changed little.",
+        "There is always a queue, and the dashboard shows a pool that is nearly empty. The answers are "
+        "short, and each comes as fast as ever once its request runs.",
         "Which share of the pool's blocks is in use at most while a request waits, in percent?",
         memory.idle_pool,
         memory.find_idle_pool,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from difflib import SequenceMatcher
 
 from minipaged.config import EngineConfig
 from minipaged.course.incidents.incident import Finding
@@ -13,7 +14,7 @@ from minipaged.events import BlockRemoved, BlockStored, Observer, RequestAdded
 from minipaged.kv import copy_on_write
 from minipaged.kv.copy_on_write import Table
 from minipaged.parts import Parts
-from minipaged.trace import Trace
+from minipaged.trace.trace import Trace
 
 
 def timestamp(observer: Observer) -> None:
@@ -51,7 +52,7 @@ def heads_first(observer: Observer) -> None:
     """Freed prompts are evicted from their heads on, and without its head a prefix cannot be found."""
     draw = random.Random(79)
     openings = [story(draw, 10) for _ in range(4)]
-    config = EngineConfig(num_blocks=43, max_model_len=512, parts=Parts(free=_head_first))
+    config = EngineConfig(num_blocks=40, max_model_len=512, parts=Parts(free=_head_first))
     arrivals = []
     for number in range(32):
         prompt = openings[number % 4] + " " + story(draw, 1)
@@ -80,17 +81,15 @@ def find_timestamp(trace: Trace) -> Finding:
     """The first position at which two prompts differ."""
     first, second = list(_prompts(trace).values())[:2]
     place = _first_difference(first, second)
-    same = sum(
-        one == other
-        for one, other in zip(reversed(first.prompt_token_ids), reversed(second.prompt_token_ids), strict=False)
-    )
+    tokens = first.prompt_token_ids, second.prompt_token_ids
+    same = SequenceMatcher(None, *tokens, autojunk=False).find_longest_match().size
     size = trace.engine.block_size
     return Finding(
         place,
         f"The prompts of {first.request_id} and {second.request_id} differ at position {place}, which is in "
         f"block {place // size}: the time of day is in front of the instructions. The hash of each block "
         "contains that of the block before it, so no later block can be found either, although "
-        f"at least {same} of the tokens after it are the same. Put what changes at the end of the prompt.",
+        f"{same} tokens in a row are the same. Put what changes at the end of the prompt.",
     )
 
 
@@ -100,7 +99,9 @@ def find_salts(trace: Trace) -> Finding:
     first = prompts[0]
     other = next(each for each in prompts if each.cache_salt != first.cache_salt)
     shared = _first_difference(first, other)
-    stored = {event.seq_id: event for event in trace.events if isinstance(event, BlockStored) and not event.index}
+    stored = {
+        event.seq_id: event for event in trace.events if isinstance(event, BlockStored) and not event.index
+    }
     hashes = [stored[each.seq_id].block_hash for each in (first, other)]
     causes = {
         "a": shared < size,
@@ -112,10 +113,11 @@ def find_salts(trace: Trace) -> Finding:
     return Finding(
         cause,
         f"{first.request_id} and {other.request_id} share their first {shared} tokens, which is "
-        f"{shared // size} full blocks, and nothing is evicted in the whole run. The tokens of their blocks 0 "
-        f"are equal, and the hashes are not: {hashes[0][:8]} and {hashes[1][:8]}. The salt is part of the first "
-        "block's hash, and with it of every later one. That keeps tenants from learning what others ask. "
-        "A template that is no secret can be served without a salt, or be computed once for each tenant.",
+        f"{shared // size} full blocks, and nothing is evicted in the whole run. The tokens of their blocks "
+        f"0 are equal, and the hashes are not: {hashes[0][:8]} and {hashes[1][:8]}. The salt is part of the "
+        "first block's hash, and with it of every later one. That keeps tenants from learning what others "
+        "ask. A template that is no secret can be served without a salt, or be computed once for each "
+        "tenant.",
     )
 
 
@@ -139,8 +141,8 @@ def find_heads_first(trace: Trace) -> Finding:
     looked_up = sum(len(event.prompt_token_ids) for event in _prompts(trace).values())
     return Finding(
         "a" if rising > falling else "b" if falling > rising else "c",
-        f"Of {len(orders)} sequences with several evicted blocks, {rising} lost them from the first block on. "
-        f"A prefix is found from its first block on, so the blocks behind it keep memory and cannot be hit: "
-        f"{state.num_hit_tokens} of {looked_up:,} prompt tokens were. A table must be freed from its last block "
-        "to its first, so that the tail is evicted before the head.",
+        f"Of {len(orders)} sequences with several evicted blocks, {rising} lost them from the first block "
+        f"on. A prefix is found from its first block on, so the blocks behind it keep memory and cannot be "
+        f"hit: {state.num_hit_tokens} of {looked_up:,} prompt tokens were. A table must be freed from its "
+        "last block to its first, so that the tail is evicted before the head.",
     )

@@ -1,4 +1,4 @@
-"""Incident: a run of the real engine with one thing wrong, and the question that an engineer on call answers."""
+"""Incident: a run of the real engine with one thing wrong, and a question to answer from its trace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from minipaged.errors import CourseError
 from minipaged.events import Event, Observer
-from minipaged.trace import Trace
+from minipaged.trace.trace import Trace
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from minipaged.kv.copy_on_write import Table
 from minipaged.parts import Parts
 from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.params import SamplingParams
-from minipaged.trace import Trace
 from minipaged.trace.state import SequenceState, TraceState
+from minipaged.trace.trace import Trace
 
 
 class _LosesABlock:
@@ -98,10 +98,10 @@ def find_leak(trace: Trace) -> Finding:
     first = next(end.step for end, count in zip(ends, lost, strict=True) if count)
     return Finding(
         lost[-1],
-        f"After step {trace.num_steps} no table names a block, and the engine counts {ends[-1].num_free} free "
-        f"blocks of {trace.engine.num_blocks - 1}: {lost[-1]} are lost. The first is lost in step {first}. Look "
-        "at the requests that ended just before each loss: all were aborted, and finished ones lose nothing. "
-        "So the path on which an abort frees its blocks forgets one.",
+        f"After step {trace.num_steps} no table names a block, and the engine counts {ends[-1].num_free} "
+        f"free blocks of {trace.engine.num_blocks - 1}: {lost[-1]} are lost. The first is lost in step "
+        f"{first}. Look at the requests that ended just before each loss: all were aborted, and finished "
+        "ones lose nothing. So the path on which an abort frees its blocks forgets one.",
     )
 
 
@@ -122,10 +122,10 @@ def find_thrashing(trace: Trace) -> Finding:
     state = trace.final()
     return Finding(
         round(again, 1),
-        f"The steps computed {num_tokens:,} tokens at {len(computed):,} different positions: {again:.1f} % were "
-        f"computed again, after {state.num_preemptions} preemptions. In the timeline, requests alternate between "
-        "decode, preempted and prefill. The pool holds fewer of them than the batch limit lets in: lower "
-        "max_num_seqs, or give the pool more blocks.",
+        f"The steps computed {num_tokens:,} tokens at {len(computed):,} different positions: {again:.1f} % "
+        f"were computed again, after {state.num_preemptions} preemptions. In the timeline, requests "
+        "alternate between decode, preempted and prefill. The pool holds fewer of them than the batch limit "
+        "lets in: lower max_num_seqs, or give the pool more blocks.",
         tolerance=2,
     )
 
@@ -138,10 +138,10 @@ def find_large_blocks(trace: Trace) -> Finding:
     size = trace.engine.block_size
     return Finding(
         round(empty, 1),
-        f"After step {fullest.step}, {used:,} slots are in used blocks, and {fullest.slots.token_states:,} of "
-        f"them hold a token: {empty:.1f} % are empty. A block has {size} slots, and only its own sequence may "
-        "fill it: on average half a block of each sequence is wasted, and of a sequence shorter than a block "
-        "more. Smaller blocks hold more users in the same memory.",
+        f"After step {fullest.step}, {used:,} slots are in used blocks, and {fullest.slots.token_states:,} "
+        f"of them hold a token: {empty:.1f} % are empty. A block has {size} slots, and only its own sequence "
+        "may fill it: on average half a block of each sequence is wasted, and of a sequence shorter than a "
+        "block more. Smaller blocks hold more users in the same memory.",
         tolerance=2,
     )
 
@@ -153,13 +153,13 @@ def find_idle_pool(trace: Trace) -> Finding:
     busiest = max((state for state in states if state.waiting), key=lambda state: usable - state.num_free)
     used = 100 * (1 - busiest.num_free / usable)
     asked = max(event.max_tokens for event in trace.events if isinstance(event, RequestAdded))
-    longest = max(seq.num_output_tokens for seq in _sequences(states))
+    longest = max(len(seq.token_ids) - seq.num_prompt_tokens for seq in _sequences(states))
     return Finding(
         round(used, 1),
         f"After step {busiest.step}, {len(busiest.waiting)} requests wait and {used:.1f} % of the pool is in "
-        f"use, which is the most while anyone waits. Each request may ask for {asked} tokens, and the longest "
-        f"output has {longest}. A request is admitted only if the most that all may need fits, so the memory "
-        "waits for tokens that never come. Admit what fits now, and preempt when it does not.",
+        f"use, which is the most while anyone waits. Each request may ask for {asked} tokens, and the "
+        f"longest output has {longest}. A request is admitted only if the most that all may need fits, so "
+        "the memory waits for tokens that never come. Admit what fits now, and preempt when it does not.",
         tolerance=2,
     )
 
@@ -186,6 +186,6 @@ def find_wide_beams(trace: Trace) -> Finding:
         holder,
         f"After step {when}, {holder} holds {most} of {trace.engine.num_blocks - 1} blocks, and "
         f"{len(others.waiting)} requests wait. It is a beam search of {width} beams: in its table view, they "
-        "share the blocks of the prompt and little more. Until it ends, the memory that its beams may need is "
-        "kept for it.",
+        "share the blocks of the prompt and little more. Until it ends, the memory that its beams may need "
+        "is kept for it.",
     )

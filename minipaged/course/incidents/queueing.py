@@ -10,7 +10,7 @@ from minipaged.course.incidents.incident import Finding
 from minipaged.course.incidents.workload import Arrival, exactly, play, story
 from minipaged.engine.llm_engine import LLMEngine
 from minipaged.events import Observer, RequestAdded
-from minipaged.trace import Trace
+from minipaged.trace.trace import Trace
 
 
 def whole_prompts(observer: Observer) -> None:
@@ -20,10 +20,10 @@ def whole_prompts(observer: Observer) -> None:
         num_blocks=257, max_model_len=512, max_num_batched_tokens=512, enable_chunked_prefill=False
     )
     arrivals = [
-        Arrival(3 * number, f"r{number}", story(draw, 1), exactly(draw.randint(20, 60)))
+        Arrival(2 * number, f"r{number}", story(draw, 1), exactly(draw.randint(20, 60)))
         for number in range(30)
     ]
-    long = story(draw, 30)
+    long = story(draw, 34)
     arrivals.append(Arrival(31, "r30", long, exactly(8)))
     play(LLMEngine(config, observer=observer), arrivals)
 
@@ -33,7 +33,7 @@ def starvation(observer: Observer) -> None:
     draw = random.Random(67)
     config = EngineConfig(num_blocks=129, max_model_len=256, max_num_seqs=4, scheduling_policy="priority")
     arrivals = [
-        Arrival(5 * number, f"r{number}", story(draw, 1), exactly(20), priority=0 if number != 6 else 5)
+        Arrival(4 * number, f"r{number}", story(draw, 1), exactly(20), priority=0 if number != 6 else 5)
         for number in range(40)
     ]
     play(LLMEngine(config, observer=observer), arrivals)
@@ -53,11 +53,11 @@ def find_whole_prompts(trace: Trace) -> Finding:
     length, budget = len(added.prompt_token_ids), trace.engine.max_num_batched_tokens
     return Finding(
         head,
-        f"From step {steps[head][0]} to step {steps[head][-1]}, {head} is at the head of the queue, and most of "
-        f"the budget of {budget} tokens is unused in {count} of these steps. Its prompt has {length} tokens. "
-        "Without chunked prefill it needs a step with that much budget left, and each running request takes a "
-        "token of every step. The requests behind it wait for it to start. Chunked prefill computes the prompt "
-        "in parts, beside the others.",
+        f"From step {steps[head][0]} to step {steps[head][-1]}, {head} is at the head of the queue, and most "
+        f"of the budget of {budget} tokens is unused in {count} of these steps. Its prompt has {length} "
+        "tokens. Without chunked prefill it needs a step with that much budget left, and each running "
+        "request takes a token of every step. The requests behind it wait for it to start. Chunked prefill "
+        "computes the prompt in parts, beside the others.",
     )
 
 
@@ -74,8 +74,8 @@ def find_starvation(trace: Trace) -> Finding:
     return Finding(
         waits[slowest],
         f"{slowest} waits for {waits[slowest]} steps, and half of the others for at most "
-        f"{others[len(others) // 2]}. Its priority is {added[slowest].priority}, and that of {urgent} others is "
-        "more urgent: they arrive as fast as they are served, and each of them goes in front of it. Let "
+        f"{others[len(others) // 2]}. Its priority is {added[slowest].priority}, and that of {urgent} others "
+        "is more urgent: they arrive as fast as they are served, and each of them goes in front of it. Let "
         "priorities age, or leave a part of the batch to those that are not urgent.",
         tolerance=1,
     )

@@ -14,7 +14,15 @@ from minipaged.sampling.params import SamplingParams
 ABORT = LLMEngine.abort_request
 
 _NAMES = ("Nora", "Tom", "Mia", "Ben", "Lily", "Max", "Zoe", "Sam")
-_THINGS = ("a red kite", "an old map", "a grey cat", "a tall tree", "a little boat", "a big drum", "a blue hat")
+_THINGS = (
+    "a red kite",
+    "an old map",
+    "a grey cat",
+    "a tall tree",
+    "a boat",
+    "a big drum",
+    "a blue hat",
+)
 _PLACES = ("by the sea", "in the park", "near the hill", "at the farm", "in the snow", "under the bridge")
 _ENDINGS = (
     "It was a sunny day.",
