@@ -138,6 +138,12 @@ COMMANDS = (
         "the course: what is done, what is wrong, and what is left",
         "minipaged progress",
     ),
+    Command(
+        "incident",
+        "minipaged.cli.incident",
+        "the course: a run with one thing wrong, to be found from its trace",
+        "minipaged incident 3",
+    ),
 )
 
 

@@ -1,0 +1,48 @@
+"""`minipaged incident N`: a run with one thing wrong, to be found from its trace."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from minipaged.cli.streams import stdout_console
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `minipaged incident`."""
+    parser.add_argument(
+        "number", metavar="N", type=int, nargs="?", help="its number; without it: a list"
+    )
+    parser.add_argument("--answer", metavar="ANSWER", help="check an answer: a number, an id, or a letter")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="the trace (default: incident-N.jsonl.gz)")
+    parser.add_argument("--no-open", action="store_true", help="write the page, and do not open it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the incidents, begin one, or check an answer. Exits with 1 if the answer is wrong."""
+    from minipaged.course.incidents import INCIDENTS, incident
+    from minipaged.trace.writer import TraceWriter
+
+    console = stdout_console()
+    if args.number is None:
+        for number, each in enumerate(INCIDENTS, 1):
+            console.print(f"{number}. {each.symptom}\n")
+        return 0
+    chosen = incident(args.number)
+    if args.answer is not None:
+        finding = chosen.find(chosen.record())
+        if not finding.accepts(args.answer):
+            console.print("That is not what the trace shows.", style="bold")
+            return 1
+        console.print("Yes.", style="bold")
+        console.print(finding.explanation)
+        return 0
+    path = args.out or Path(f"incident-{args.number}.jsonl.gz")
+    with TraceWriter(path, title=f"incident {args.number}") as writer:
+        chosen.run(writer)
+    console.print(f"{chosen.symptom}\n\n{chosen.question}")
+    for letter, choice in chosen.lettered_choices():
+        console.print(f"  {letter}) {choice}")
+    answer = "LETTER" if chosen.choices else "ANSWER"
+    console.print(f"\nThe trace: {path}. Your answer: minipaged incident {args.number} --answer {answer}")
+    return 0
