@@ -95,6 +95,7 @@ def test_a_figure_of_the_paper(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert [row["paper"] for row in figure["rows"]] == [[1.67, 1.67], [3.58, 3.58]]
 
 
+@pytest.mark.long
 def test_a_calibration(capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate("calibrate", "--requests", "20") == 0
     shown = " ".join(capsys.readouterr().out.split())

@@ -6,7 +6,7 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minipaged.errors import ConfigError
@@ -19,7 +19,6 @@ def loads(count: int, seed: int) -> list[StepLoad]:
     return [StepLoad(*map(int, rng.integers(1, 1000, 5))) for _ in range(count)]
 
 
-@settings(deadline=None)
 @given(
     numbers=st.lists(st.sampled_from([0.0, 1e-6, 3e-5, 2e-3]), min_size=6, max_size=6),
     seed=st.integers(0, 99),

@@ -18,6 +18,7 @@ from minipaged.sim.run import simulate
 from minipaged.sim.simulation import Served, Simulation, prompt_token_ids
 from minipaged.sim.step_time import StepLoad
 from minipaged.sim.timed_request import TimedRequest, poisson, stream
+from tests.long_tests import examples
 
 BLOCK_SIZE = 4
 
@@ -70,7 +71,8 @@ def some_requests(seed: int, count: int, most_samples: int, num_prefix_tokens: i
     ]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.long(keep=22)
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("num_prefix_tokens", [0, 9])
 @pytest.mark.parametrize("most_samples", [1, 3])
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -135,7 +137,7 @@ def test_the_engines_own_memory_breakdown_is_seen_in_a_step(model: LoadedModel) 
         assert seen == engine.memory_breakdown()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(100))
 @given(
     seed=st.integers(0, 10_000),
     most_samples=st.integers(1, 3),

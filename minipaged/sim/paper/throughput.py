@@ -123,8 +123,8 @@ def fig16(setting: Setting) -> PaperFigure:
         title="A shared prefix (translation), Llama-13B: sustained request rates",
         rows=tuple(rows),
         remarks=(
-            "The paper does not give the lengths of the sentences. Alpaca's lengths stand in for them, and the "
-            "gain depends on them.",
+            "The paper does not give the lengths of the sentences. Alpaca's lengths stand in for them, and "
+            "the gain depends on them.",
             "The prefix is found by its hash, as in chapter 8. The paper's vLLM was told of it.",
         ),
     )
@@ -148,8 +148,8 @@ def fig17(setting: Setting) -> PaperFigure:
         remarks=(
             "Assumed: every conversation is longer than 1,024 tokens, so that each prompt is its last 1,024; "
             "outputs are like ShareGPT's, 1,024 at most. Nothing is kept from one turn to the next.",
-            "The memory holds 7 regions of 2,048 slots, or about 12 requests of 1,024 tokens and half an output: "
-            "a gain of 1.7 at most. Both systems compute the same prompts, so it is less.",
+            "The memory holds 7 regions of 2,048 slots, or about 12 requests of 1,024 tokens and half an "
+            "output: a gain of 1.7 at most. Both systems compute the same prompts, so it is less.",
             "A prompt of 1,024 tokens with any output takes a buddy of 2,048 slots: the three Orcas are one.",
         ),
     )
