@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from minipaged.cli.replay import open_page, page_path
 from minipaged.cli.streams import stdout_console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `minipaged incident`."""
-    parser.add_argument(
-        "number", metavar="N", type=int, nargs="?", help="its number; without it: a list"
-    )
+    parser.add_argument("number", metavar="N", type=int, nargs="?", help="its number; without it: a list")
     parser.add_argument("--answer", metavar="ANSWER", help="check an answer: a number, an id, or a letter")
     parser.add_argument("--out", metavar="FILE", type=Path, help="the trace (default: incident-N.jsonl.gz)")
     parser.add_argument("--no-open", action="store_true", help="write the page, and do not open it")
@@ -21,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List the incidents, begin one, or check an answer. Exits with 1 if the answer is wrong."""
     from minipaged.course.incidents import INCIDENTS, incident
-    from minipaged.trace.writer import TraceWriter
+    from minipaged.trace import Trace, TraceWriter
+    from minipaged.trace.page.build import replay_page
 
     console = stdout_console()
     if args.number is None:
@@ -40,9 +40,14 @@ def run(args: argparse.Namespace) -> int:
     path = args.out or Path(f"incident-{args.number}.jsonl.gz")
     with TraceWriter(path, title=f"incident {args.number}") as writer:
         chosen.run(writer)
+    page = page_path(path)
+    page.write_text(replay_page([Trace.read(path)], [f"incident {args.number}"]), encoding="utf-8")
     console.print(f"{chosen.symptom}\n\n{chosen.question}")
     for letter, choice in chosen.lettered_choices():
         console.print(f"  {letter}) {choice}")
     answer = "LETTER" if chosen.choices else "ANSWER"
-    console.print(f"\nThe trace: {path}. Your answer: minipaged incident {args.number} --answer {answer}")
+    console.print(f"\nThe trace is {path}, and its page {page}.")
+    console.print(f"Check your answer: minipaged incident {args.number} --answer {answer}")
+    if not args.no_open and console.is_terminal:
+        open_page(page)
     return 0

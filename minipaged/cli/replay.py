@@ -46,11 +46,16 @@ def run(args: argparse.Namespace) -> int:
     steps = " and ".join(f"{trace.num_steps:,}" for trace in traces)
     stdout_console().print(f"{out}: {steps} steps, {out.stat().st_size / 1e3:,.0f} kB", soft_wrap=True)
     if args.open:
-        import webbrowser
-
-        if not webbrowser.open(out.resolve().as_uri()):
-            remark("there is no browser to open it with")
+        open_page(out)
     return 0
+
+
+def open_page(page: Path) -> None:
+    """Open a page in the user's browser, or say that there is none."""
+    import webbrowser
+
+    if not webbrowser.open(page.resolve().as_uri()):
+        remark("there is no browser to open it with")
 
 
 def page_path(trace: Path) -> Path:
