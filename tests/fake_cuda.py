@@ -115,7 +115,15 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch, **changes: object) -> Iterator[tu
         cudaHostUnregister=machine.unregister,
         cudaError=SimpleNamespace(success=0),
     )
-    multiprocessors = SimpleNamespace(multi_processor_count=4)
+    of_an_a100 = SimpleNamespace(
+        major=8,
+        multi_processor_count=4,
+        regs_per_multiprocessor=65_536,
+        max_threads_per_multi_processor=2048,
+        shared_memory_per_multiprocessor=164 * 1024,
+        shared_memory_per_block=48 * 1024,
+        shared_memory_per_block_optin=163 * 1024,
+    )
     stand_ins: dict[str, Callable[..., object]] = {
         "is_available": lambda: True,
         "device_count": lambda: 2,
@@ -124,7 +132,7 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch, **changes: object) -> Iterator[tu
         "device": machine.device,
         "get_device_capability": lambda device=None: machine.capability,
         "get_device_name": lambda device=None: "Some GPU",
-        "get_device_properties": lambda device=None: multiprocessors,
+        "get_device_properties": lambda device=None: of_an_a100,
         "mem_get_info": lambda device=None: (machine.free, 16 * GIB),
         "empty_cache": machine.empty_cache,
         "synchronize": lambda device=None: None,

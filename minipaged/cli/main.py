@@ -85,6 +85,12 @@ COMMANDS = (
         "minipaged replay run.jsonl.gz --open",
     ),
     Command(
+        "simulate",
+        "minipaged.cli.simulate",
+        "serve a load on paper: the real scheduler and pool, and a cost model in place of a GPU",
+        "minipaged simulate --system orca-oracle --rate 2",
+    ),
+    Command(
         "bench",
         "minipaged.cli.bench",
         "measure a part of the engine",

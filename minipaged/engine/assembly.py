@@ -11,6 +11,7 @@ import torch
 
 from minipaged.attention.backend import (
     CacheFunctions,
+    check_attention,
     resolve_backend,
     select_attention,
     select_cache_functions,
@@ -19,6 +20,7 @@ from minipaged.attention.layout import AttentionLayout
 from minipaged.attention.paged_layout import PagedLayout
 from minipaged.baseline.attend_one import select_attend_one
 from minipaged.baseline.contiguous_layout import ContiguousLayout
+from minipaged.baseline.contiguous_manager import CopySlots
 from minipaged.baseline.uncached_layout import UncachedLayout
 from minipaged.config import EngineConfig
 from minipaged.cpu.compiler.thread_limit import at_most_threads
@@ -65,7 +67,8 @@ def assemble(
     With `events`, the parts tell an observer what they do.
 
     Raises:
-        ConfigError: the settings contradict each other, or the pool is too small for one request.
+        ConfigError: the settings contradict each other, the pool is too small for one request, or a GPU is
+            too small for the model's attention.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
     is_own = model is None
@@ -85,6 +88,15 @@ def _assemble_around(
     decoder: Decoder, config: EngineConfig, model: LoadedModel, events: EventStream | None
 ) -> Machinery:
     shape = model.config
+    if config.kv_layout == "paged" and (config.parts or Parts()).attention is None:
+        group = shape.num_heads // shape.num_kv_heads
+        check_attention(
+            config.attention_backend,
+            decoder.device,
+            group=group,
+            head_dim=shape.head_dim,
+            dtype=decoder.dtype,
+        )
     plan = plan_memory(
         config,
         shape,
@@ -108,7 +120,7 @@ def _assemble_around(
         device=decoder.device,
         copy_blocks=_copy_blocks(config, decoder),
     )
-    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache, events)
+    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache.copy_slots, events)
     layout = _make_layout(config, decoder, kv_cache)
     warm_up(config, decoder, layout, max_model_len=plan.max_model_len)
     runner = ModelRunner(
@@ -221,11 +233,15 @@ def load_configured_model(
 
 
 def make_bookkeeping(
-    config: EngineConfig, plan: MemoryPlan, kv_cache: KVCache, events: EventStream | None
+    config: EngineConfig, plan: MemoryPlan, copy_slots: CopySlots, events: EventStream | None = None
 ) -> tuple[KVManager, Scheduler]:
     """Make the KV manager and the scheduler of an engine, without any requests.
 
-    With `events`, they are the classes that tell an observer what they do.
+    Args:
+        config: the settings.
+        plan: the memory.
+        copy_slots: how a contiguous cache copies slots when a request forks.
+        events: if given, the manager and the scheduler tell an observer what they do.
     """
     kinds = PLAIN if events is None else OBSERVED
     swap_space = None
@@ -240,7 +256,7 @@ def make_bookkeeping(
                 config.block_size,
                 reserve=config.reserve,
                 max_model_len=plan.max_model_len,
-                copy_slots=kv_cache.copy_slots,
+                copy_slots=copy_slots,
             )
         case "none":
             manager = kinds.uncached(config.block_size)

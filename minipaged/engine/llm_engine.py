@@ -258,7 +258,7 @@ class LLMEngine:
         counts restart at 0.
         """
         self.kv_manager, self.scheduler = make_bookkeeping(
-            self.config, self.memory_plan, self.kv_cache, self._events
+            self.config, self.memory_plan, self.kv_cache.copy_slots, self._events
         )
         self._intake = self._make_intake()
         self._requests.clear()

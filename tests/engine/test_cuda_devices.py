@@ -64,6 +64,9 @@ class Launches:
         def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
             return self._launch
 
+        def warmup(self, *args: object, **constants: object) -> None:
+            """Nothing is compiled, as under the interpreter."""
+
         def _launch(self, *args: object, **constants: object) -> None:
             numbers = [
                 None if name in self._any_number else _specialised(argument)

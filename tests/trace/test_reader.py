@@ -84,7 +84,7 @@ def test_a_file_that_ends_anywhere_is_read_up_to_its_last_whole_line(
     content = path.read_bytes()
     header = len(gzip.decompress(content).splitlines()[0]) if name.endswith("gz") else content.index(b"\n")
     read = 0
-    for end in range(header + 200, len(content) - 12, 31):  # the last bytes of gzip are a checksum
+    for end in range(header + 200, len(content) - 24, 31):  # the last bytes of gzip hold no text
         path.write_bytes(content[:end])
         trace = Trace.read(path)
         assert trace.note is not None
