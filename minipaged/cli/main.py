@@ -79,16 +79,16 @@ COMMANDS = (
         "minipaged ladder --requests 16 --stages 2-8",
     ),
     Command(
-        "simulate",
-        "minipaged.cli.simulate",
-        "serve a load on paper: the real scheduler and pool, and a cost model in place of a GPU",
-        "minipaged simulate --system orca-oracle --rate 2",
-    ),
-    Command(
         "replay",
         "minipaged.cli.replay",
         "a page that shows a recorded run step by step, or two runs side by side",
         "minipaged replay run.jsonl.gz --open",
+    ),
+    Command(
+        "simulate",
+        "minipaged.cli.simulate",
+        "serve a load on paper: the real scheduler and pool, and a cost model in place of a GPU",
+        "minipaged simulate --system orca-oracle --rate 2",
     ),
     Command(
         "bench",

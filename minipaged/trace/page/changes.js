@@ -161,6 +161,7 @@ const CHANGES = {
   StepFinished(state, event) {
     state.step = event.step;
     state.time = event.time;
+    state.countedFree = event.num_free;
   },
   StepFailed(state, event) {
     const { cached, running, regions } = state;

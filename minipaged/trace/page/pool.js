@@ -130,10 +130,9 @@ class Pool {
       this.shown[blockId] = cell;
     }
     const used = state.numBlocks - 1 - state.numFree;
-    setText(
-      this.aside,
-      `${whole.format(used)} of ${plural(state.numBlocks - 1, "block")} used, ${whole.format(state.numFree)} free`,
-    );
+    const counts = `${whole.format(used)} of ${plural(state.numBlocks - 1, "block")} used, ${whole.format(state.numFree)} free`;
+    const isWrong = state.countedFree !== state.numFree;
+    setText(this.aside, isWrong ? `${counts}, but the engine counts ${whole.format(state.countedFree)} free` : counts);
     this.placeRings();
     this.drawTable();
   }

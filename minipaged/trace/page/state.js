@@ -34,6 +34,7 @@ class State {
     this.refCnt = new Int32Array(numBlocks);
     if (numBlocks) this.refCnt[0] = 1; // the null block
     this.numFree = Math.max(0, numBlocks - 1);
+    this.countedFree = this.numFree; // by the engine
     this.cached = new Map(); // block id -> {hash, parent, seqId, start, end}
     this.handingOut = new Set();
     this.regions = new Map();

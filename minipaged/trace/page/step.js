@@ -1,7 +1,7 @@
 // One step: how its token budget was used, the queues after it, and its events in words.
 
 const MOST_EVENTS = 60,
-  MOST_CHIPS = 60;
+  MOST_CHIPS = 40;
 
 class Step {
   constructor(view) {

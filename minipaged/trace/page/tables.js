@@ -138,8 +138,8 @@ class Tables {
       const isShared = state.refCnt[blockId] > 1;
       const mark = state.changes.has(blockId) ? (markOf(state.changes.get(blockId)) ?? "") : "";
       const key = `${seq.seqId} ${blockId} ${filled} ${isShared} ${mark}`;
-      if (cell.dataset.key === key) return;
-      cell.dataset.key = key;
+      if (cell.shows === key) return;
+      cell.shows = key;
       cell.dataset.block = blockId;
       cell.dataset.seq = seq.seqId;
       cell.className = `entry${isShared ? " shared" : ""}${mark ? ` ${mark}` : ""}`;
