@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +26,7 @@ NO_TOKEN = -1
 """The token id of a row in which nothing could be sampled."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: as `ScheduledSequence`, made for each sequence in each step
 class SamplingRow:
     """How to sample from one row of logits.
 
@@ -49,7 +50,7 @@ class SamplingRow:
         return self.params.greedy and not self.params.has_penalties and not self.banned_token_ids
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class SampledToken:
     """One row's result.
 
@@ -110,15 +111,15 @@ def queue_samples(logits: Tensor, rows: Sequence[SamplingRow]) -> Queued[list[Sa
         parts.append(reported.pack().flatten())
 
     def unpack(on_host: Int64s) -> list[SampledToken]:
-        columns: list[list[int]] = on_host[: 3 * len(rows)].reshape(3, len(rows)).tolist()  # [3, R]
-        logprobs: dict[int, TokenLogprobs] = {}
+        ids, raw, possible = on_host[: 3 * len(rows)].reshape(3, len(rows))  # [R] each
+        sampled = [SampledToken(token_id) for token_id in ids.tolist()]
         if wanted:
             packed = on_host[3 * len(rows) :].reshape(len(wanted), -1)
-            logprobs = dict(zip(wanted, unpack_logprobs(packed, list(wanted.values())), strict=True))
-        return [
-            SampledToken(token_id, logprobs.get(i)) if can else SampledToken(NO_TOKEN, error=_complaint(raw))
-            for i, (token_id, raw, can) in enumerate(zip(*columns, strict=True))
-        ]
+            for i, logprob in zip(wanted, unpack_logprobs(packed, list(wanted.values())), strict=True):
+                sampled[i].logprob = logprob
+        for i in np.flatnonzero(possible == 0).tolist():
+            sampled[i] = SampledToken(NO_TOKEN, error=_complaint(raw[i]))
+        return sampled
 
     return Queued(torch.cat(parts), unpack)
 
@@ -150,7 +151,7 @@ def _choose(logits: Tensor, rows: Sequence[SamplingRow]) -> tuple[Tensor, Tensor
     return token_ids, peak.isfinite()
 
 
-def _complaint(raw_logits_sound: int) -> str:
+def _complaint(raw_logits_sound: np.int64) -> str:
     if raw_logits_sound:
         return (
             "no token can be sampled: penalties and banned tokens leave no finite logit, or an infinite one"
