@@ -41,6 +41,7 @@ from minipaged.parts import Parts
 from minipaged.runner.decode_steps import make_capture, make_decode_steps
 from minipaged.runner.model_runner import ModelRunner
 from minipaged.scheduler.scheduler import Scheduler
+from minipaged.triton_kernels.setup import prepare_triton
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
     else:
         check_given_model(config, model)
     decoder, shape = _choose_decoder(config, model.decoder, is_own=is_own), model.config
-    if is_own and type(decoder) is not Decoder:
+    if is_own and decoder.device.type == "cpu" and type(decoder) is not Decoder:
         model = replace(model, decoder=decoder)  # it has taken over the weights
     plan = plan_memory(
         config,
@@ -107,7 +108,7 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
 
 
 def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> Decoder:
-    """What computes a model: the plain decoder, or on a CPU one in compiled code.
+    """What computes a model: the plain decoder; or one in compiled code, on a CPU or of fused CUDA kernels.
 
     Args:
         config: the settings.
@@ -118,13 +119,19 @@ def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> 
         ConfigError: `compiled_layers=True`, and the model cannot be compiled.
     """
     wanted = config.compiled_layers
-    on_cpu = decoder.device.type == "cpu"
-    if wanted and not on_cpu:
+    compiles_for = {"cpu": "cpu", "cuda": "triton"}  # the attention backend that goes with compiled layers
+    backend = compiles_for.get(decoder.device.type)
+    if wanted and backend is None:
         raise ConfigError(
-            f"compiled_layers=True needs device='cpu', not {str(decoder.device)!r}; leave it out"
+            f"compiled_layers=True needs device='cpu' or 'cuda', not {str(decoder.device)!r}; leave it out"
         )
     if wanted is None:
-        wanted = on_cpu and resolve_backend(config.attention_backend, decoder.device) == "cpu"
+        wanted = resolve_backend(config.attention_backend, decoder.device) == backend
+    if wanted and backend == "triton":
+        prepare_triton(decoder.device)  # before the import: Triton decides at import how it runs kernels
+        from minipaged.triton_kernels.fused import fused_decoder
+
+        return fused_decoder(decoder, required=config.compiled_layers is True)
     if not wanted and type(decoder) is Decoder:
         return decoder
     from minipaged.cpu.replace import compiled_decoder, plain_decoder  # imports numba
