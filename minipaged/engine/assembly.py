@@ -40,6 +40,7 @@ from minipaged.model.decoder import Decoder
 from minipaged.parts import Parts
 from minipaged.runner.decode_steps import make_capture, make_decode_steps
 from minipaged.runner.model_runner import ModelRunner
+from minipaged.sampling.sampler import DrawTokens, draw_tokens
 from minipaged.scheduler.scheduler import Scheduler
 from minipaged.triton_kernels.setup import prepare_triton
 
@@ -103,6 +104,7 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         eos_token_ids=shape.eos_token_ids,
         swap_cache=None if num_cpu_blocks is None else SwapCache(kv_cache, num_cpu_blocks),
         decode_steps=make_decode_steps(config, decoder, layout, max_model_len=plan.max_model_len),
+        draw_tokens=_choose_draw(config, decoder.device),
     )
     return Machinery(model, plan, kv_manager, scheduler, kv_cache, runner)
 
@@ -139,6 +141,16 @@ def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> 
     if not wanted:
         return plain_decoder(decoder)
     return compiled_decoder(decoder, required=config.compiled_layers is True, takes_over=is_own)
+
+
+def _choose_draw(config: EngineConfig, device: torch.device) -> DrawTokens:
+    """What draws tokens: on CUDA a kernel, where attention is one; otherwise what is read in `sampling/`."""
+    if device.type != "cuda" or resolve_backend(config.attention_backend, device) != "triton":
+        return draw_tokens
+    prepare_triton(device)  # before the import: Triton decides at import how it runs kernels
+    from minipaged.triton_kernels import sampling
+
+    return sampling.draw_tokens
 
 
 def _make_layout(config: EngineConfig, decoder: Decoder, kv_cache: KVCache) -> AttentionLayout:

@@ -24,7 +24,7 @@ from minipaged.runner.step_batch import (
 from minipaged.sampling.beam_search import Candidates
 from minipaged.sampling.candidates import queue_likeliest_tokens
 from minipaged.sampling.logprobs import TokenLogprobs
-from minipaged.sampling.sampler import SampledToken, queue_samples
+from minipaged.sampling.sampler import DrawTokens, SampledToken, draw_tokens, queue_samples
 from minipaged.scheduler.scheduler_output import ScheduledSequence, SchedulerOutput
 from minipaged.transfer import queued_together, to_device
 
@@ -59,6 +59,7 @@ class ModelRunner:
         eos_token_ids: the tokens that end an output.
         swap_cache: the CPU memory for swapped blocks, if the engine swaps.
         decode_steps: computes decode steps faster than the decoder does, if the engine has such a way.
+        draw_tokens: filters and draws the tokens of rows that are not greedy.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class ModelRunner:
         eos_token_ids: tuple[int, ...],
         swap_cache: SwapCache | None = None,
         decode_steps: DecodeSteps | None = None,
+        draw_tokens: DrawTokens = draw_tokens,
     ) -> None:
         self._decoder = decoder
         self._cache = cache
         self._swap_cache = swap_cache
         self._layout = layout
         self._decode_steps = decode_steps
+        self._draw_tokens = draw_tokens
         self._device = decoder.device
         self._eos_token_ids = eos_token_ids
 
@@ -126,7 +129,8 @@ class ModelRunner:
         logits = self._decoder.logits(hidden[last])  # [R + B, vocab]
         num_sampled = len(rows.samples)
         nothing = queued_together([], self._device)
-        samples = queue_samples(logits[:num_sampled], sampling_rows(batch, rows, self._eos_token_ids))
+        how = sampling_rows(batch, rows, self._eos_token_ids)
+        samples = queue_samples(logits[:num_sampled], how, self._draw_tokens)
         candidates, of_prompts, positions = nothing, nothing, []
         if rows.num_candidates:
             candidates = queue_likeliest_tokens(logits[num_sampled:], rows.num_candidates)

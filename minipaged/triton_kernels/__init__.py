@@ -1,4 +1,4 @@
-"""What runs on GPUs, in Triton: attention, and a layer's small steps. Without a GPU, Triton interprets them.
+"""What runs on GPUs, in Triton: attention, a layer's small steps, sampling. Without a GPU it is interpreted.
 
 Read in this order: `decode` (one query token for each sequence), `softmax` (the loop over blocks that all
 kernels share), `decode_split` (several programs for one sequence), `prefill` (prompts and chunks), `cache`
@@ -7,4 +7,5 @@ kernels share), `decode_split` (several programs for one sequence), `prefill` (p
 
 Beside attention: `layer_kernels` has the small steps of a layer, one kernel each; `fused_decoder` is a
 decoder that is made of them; `fused` puts it in the place of the plain one, where it computes the same.
+`sampling` filters and draws tokens.
 """

@@ -13,7 +13,7 @@ ALLOCATE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_stri
 
 
 class Launches(TorchDispatchMode):
-    """Lists what launches kernels: PyTorch's operations, but for views and allocations, and Triton's kernels."""
+    """Lists the operations that launch kernels, all but views and allocations, and the kernels of Triton."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from minipaged.model.config import ModelConfig, RopeConfig
+from minipaged.model.config import RopeConfig
 from minipaged.model.layer import RMSNorm, SelfAttention
 from minipaged.model.rope import RotaryEmbedding
 from minipaged.triton_kernels.layer_kernels import add_norm, norm, rotate_heads, silu_times
@@ -67,8 +68,8 @@ def attention_part(
     qk_norm: bool, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype
 ) -> SelfAttention:
     shape = config_of(make_config("qwen3" if qk_norm else "llama"))
-    sizes = {"num_heads": heads, "num_kv_heads": kv_heads, "head_dim": head_dim, "hidden_size": 16}
-    part = SelfAttention(ModelConfig(**(vars(shape) | sizes)), dtype, DEVICE)
+    shape = replace(shape, num_heads=heads, num_kv_heads=kv_heads, head_dim=head_dim, hidden_size=16)
+    part = SelfAttention(shape, dtype, DEVICE)
     for i, parameter in enumerate(part.parameters()):
         parameter.copy_(numbers(*parameter.shape, dtype=dtype, seed=10 + i))
     return part
