@@ -1,7 +1,7 @@
-"""Chapter 1, KV-size math: how much the KV cache takes, and how many requests that leaves room for.
+"""Chapter 1, KV-size math: how large the KV cache is, and how many requests fit into it.
 
-All amounts of memory are in bytes, all lengths in tokens. One *slot* holds one token's keys and
-values, in all layers. Plain Python is enough here: no torch.
+Memory is counted in bytes, and lengths in tokens. One *slot* holds one token's keys and values, in all
+layers. Plain Python is enough here; torch is not needed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def bytes_per_token(num_layers: int, num_kv_heads: int, head_dim: int, dtype_byt
     """Bytes that the keys and values of one token take, in all layers together.
 
     Args:
-        num_layers: decoder layers; each keeps keys and values of its own.
-        num_kv_heads: key/value heads of one layer. Under GQA these are fewer than the query heads.
-        head_dim: numbers in one head's key, and in its value.
+        num_layers: decoder layers. Each layer keeps its own keys and values.
+        num_kv_heads: key/value heads of one layer. With GQA there are fewer of them than query heads.
+        head_dim: numbers in the key of one head, and in its value.
         dtype_bytes: bytes of one number: 2 for float16 and bfloat16, 4 for float32.
 
     >>> bytes_per_token(num_layers=2, num_kv_heads=3, head_dim=4, dtype_bytes=2)
@@ -33,20 +33,20 @@ def bytes_per_token(num_layers: int, num_kv_heads: int, head_dim: int, dtype_byt
 def num_blocks_that_fit(
     device_bytes: int, utilization: float, weights_bytes: int, activation_bytes: int, bytes_per_block: int
 ) -> int:
-    """Whole blocks that fit into a device beside the weights and the activations.
+    """How many whole blocks fit into a device besides the weights and the activations.
 
-    Count all of them, also block 0, the null block: it takes memory like any other. (No request can have
-    it, so `max_model_len_that_fits` leaves it out.)
+    Count every block, including block 0, the null block: it takes memory, too. (No request can use it, so
+    `max_model_len_that_fits` does not count it.)
 
     Args:
         device_bytes: all memory of the device.
-        utilization: the share of it that the engine may take, above 0 and at most 1.
+        utilization: the share of this memory that the engine may use, above 0 and at most 1.
         weights_bytes: bytes of the weights.
-        activation_bytes: the most that one step needs for everything that is not kept.
+        activation_bytes: the most memory that one step needs for results that it does not keep.
         bytes_per_block: bytes of one block.
 
     Returns:
-        The number of blocks; 0 if the weights and activations leave nothing.
+        The number of blocks; 0 if the weights and activations leave no memory.
 
     >>> num_blocks_that_fit(1000, 0.9, weights_bytes=500, activation_bytes=50, bytes_per_block=100)
     3
@@ -56,10 +56,10 @@ def num_blocks_that_fit(
 
 
 def max_model_len_that_fits(num_blocks: int, block_size: int) -> int:
-    """The longest request, prompt and output together, that has the whole pool to itself.
+    """How many tokens a request can have, prompt and output together, if it has the pool to itself.
 
-    Block 0 is the null block: it pads block tables and holds no request's tokens. A pool of no
-    blocks serves a request of no tokens.
+    Block 0 is the null block: it pads block tables, and holds no request's tokens. In a pool of 0 blocks, the
+    longest request has 0 tokens.
 
     Args:
         num_blocks: blocks in the pool, the null block included.
@@ -73,10 +73,10 @@ def max_model_len_that_fits(num_blocks: int, block_size: int) -> int:
 
 
 def max_concurrency(num_blocks: int, block_size: int, max_model_len: int) -> float:
-    """How many requests of the greatest length the pool holds: the number in vLLM's log line.
+    """How many requests of the maximum length the pool holds: the number in vLLM's log line.
 
-    Blocks of the pool over blocks of one such request, as a fraction. As in vLLM the null block
-    counts here as one of the pool's.
+    It is the number of blocks in the pool divided by the blocks of one such request, not rounded. As in vLLM,
+    the null block counts as one of the pool's blocks.
 
     Args:
         num_blocks: blocks in the pool, the null block included.
@@ -91,14 +91,14 @@ def max_concurrency(num_blocks: int, block_size: int, max_model_len: int) -> flo
 
 
 def average_concurrency(num_blocks: int, block_size: int, lengths: Sequence[int]) -> float:
-    """How many requests the pool holds on average, if they come with these lengths.
+    """How many requests with such lengths the pool holds on average.
 
-    Blocks of the pool over the blocks that one request takes *on average*.
+    It is the number of blocks in the pool divided by the blocks that one request takes *on average*.
 
     Args:
         num_blocks: blocks in the pool.
         block_size: tokens per block.
-        lengths: tokens of some typical requests; at least one of them.
+        lengths: tokens of some typical requests, at least one.
 
     >>> average_concurrency(num_blocks=9, block_size=4, lengths=[4, 5])
     6.0
@@ -108,15 +108,15 @@ def average_concurrency(num_blocks: int, block_size: int, lengths: Sequence[int]
 
 
 def account(num_slots: int, reserved: Sequence[ReservedRegion]) -> MemoryBreakdown:
-    """Say of each slot of a contiguous cache what it is good for.
+    """Count the slots of a contiguous cache by their use.
 
-    The cache is under load: a queue waits, and no gap that is left is large enough for its next
-    request. So `free` is 0, and a slot that no request holds is external fragmentation.
+    The cache is under load: requests wait in a queue, and no gap is large enough for the next one. So `free`
+    is 0, and a slot that no request holds is external fragmentation.
 
     Args:
         num_slots: all slots of the cache.
-        reserved: the regions that running requests hold. Each has `region.num_slots` slots, of which
-            `num_tokens` hold a token now, and `num_tokens_at_end` will when its request ends.
+        reserved: the regions that running requests hold. Each has `region.num_slots` slots. `num_tokens` of
+            these hold a token now, and `num_tokens_at_end` will hold one when the request ends.
 
     Returns:
         The five counts; their sum is `num_slots`.
@@ -134,11 +134,11 @@ def account(num_slots: int, reserved: Sequence[ReservedRegion]) -> MemoryBreakdo
 
 
 def contiguous_snapshot(tokens_now: Sequence[int], num_slots: int, max_model_len: int) -> Snapshot:
-    """Fill a contiguous cache, in which each request reserves the greatest length.
+    """Fill a contiguous cache, in which each request reserves the maximum length.
 
     Args:
-        tokens_now: the queue: how many tokens each request has at this moment. It is served in its
-            order, until the next request does not fit.
+        tokens_now: the queue: how many tokens each request has at this moment. Requests enter in this order,
+            until the next one does not fit.
         num_slots: slots of the cache.
         max_model_len: slots that each request reserves.
 
@@ -150,11 +150,11 @@ def contiguous_snapshot(tokens_now: Sequence[int], num_slots: int, max_model_len
 
 
 def paged_snapshot(tokens_now: Sequence[int], num_slots: int, block_size: int) -> Snapshot:
-    """Fill a paged cache, in which each request holds the blocks that its tokens need.
+    """Fill a paged cache, in which each request holds only the blocks for its tokens.
 
     Args:
-        tokens_now: the queue, as above: the first request that does not fit ends it, also if a
-            shorter one behind it would fit.
+        tokens_now: the queue, as in `contiguous_snapshot`. The first request that does not fit stops it, even
+            if a shorter request after it would fit.
         num_slots: slots of the cache. Only whole blocks can be used. There is no null block here.
         block_size: tokens per block.
 

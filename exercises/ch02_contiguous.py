@@ -1,8 +1,8 @@
-"""Chapter 2, the contiguous baseline: a KV cache in which each request has one region to itself.
+"""Chapter 2, the contiguous baseline: a KV cache in which each request has one contiguous region.
 
-One *slot* holds one token's keys and values. A `Region` is slots `start` to `end - 1`, side by side;
-it is in `minipaged/baseline/region_allocator.py`, and is a value: make a new one, never change one.
-Free lists and tensors are changed in place, as the docstrings say.
+One *slot* holds one token's keys and values. A `Region` consists of the slots `start` to `end - 1`. Its class
+is in `minipaged/baseline/region_allocator.py`. A region cannot be changed, so make a new one. Free lists and
+tensors are changed in place, as the docstrings say.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def allocate_first_fit(free: list[Region], num_slots: int) -> int | None:
     """Take `num_slots` slots from the front of the first free region that is large enough.
 
     Args:
-        free: the free regions, in the order of their starts. None is empty, and no two touch each
-            other. Afterwards they are those that are still free, and the same holds.
+        free: the free regions, in the order of their starts. No region is empty, and no two regions touch.
+            The list is changed in place, and afterwards the same rules hold.
         num_slots: slots wanted, at least 1.
 
     Returns:
-        The first slot taken. `None` if no region is large enough; `free` is then as it was.
+        The first slot taken; `None` if no region is large enough. In that case `free` does not change.
 
     >>> free = [Region(0, 3), Region(5, 4), Region(12, 9)]
     >>> allocate_first_fit(free, 4)
@@ -45,11 +45,11 @@ def allocate_first_fit(free: list[Region], num_slots: int) -> int | None:
 
 
 def free_first_fit(free: list[Region], region: Region) -> None:
-    """Give a region back, and merge it with the free regions that touch it.
+    """Free a region, and merge it with the free regions that touch it.
 
     Args:
-        free: the free regions, as in `allocate_first_fit`, before and afterwards.
-        region: what is given back. It overlaps nothing in `free`.
+        free: the free regions, as in `allocate_first_fit`; changed in place.
+        region: the region to free. It does not overlap any free region.
 
     >>> free = [Region(0, 3), Region(5, 4), Region(12, 9)]
     >>> free_first_fit(free, Region(3, 2))
@@ -63,13 +63,13 @@ def free_first_fit(free: list[Region], region: Region) -> None:
 def write_region(slots: Tensor, start: int, position: int, key: Tensor, value: Tensor) -> None:
     """Store the keys and values of a sequence's next Q tokens.
 
-    Q is 1 while decoding, and the length of the prompt at its beginning.
+    Q is 1 in a decode step, and the prompt's length for a whole prompt.
 
     Args:
-        slots: one layer's cache, `[2, num_slots, num_kv_heads, head_dim]`: keys in `slots[0]`, values
-            in `slots[1]`. Written in place; nothing else in it changes.
+        slots: one layer's cache, `[2, num_slots, num_kv_heads, head_dim]`: keys in `slots[0]`, values in
+            `slots[1]`. Written in place; all other slots stay unchanged.
         start: the first slot of the sequence's region.
-        position: the position in the sequence of the first of the Q tokens, from 0.
+        position: the position of the first of the Q tokens in the sequence, from 0.
         key: `[Q, num_kv_heads, head_dim]`.
         value: as `key`.
 
@@ -86,12 +86,12 @@ def write_region(slots: Tensor, start: int, position: int, key: Tensor, value: T
 
 
 def read_region(slots: Tensor, start: int, num_tokens: int) -> tuple[Tensor, Tensor]:
-    """The keys and values of a sequence's tokens so far, where they lie: views, not copies.
+    """The keys and values of a sequence's tokens so far, as views of the cache, not copies.
 
     Args:
         slots: one layer's cache, as in `write_region`.
         start: the first slot of the sequence's region.
-        num_tokens: tokens that are written. The slots behind them in the region may hold anything.
+        num_tokens: the number of tokens written so far. The region's later slots may hold any values.
 
     Returns:
         Keys and values, each `[num_tokens, num_kv_heads, head_dim]`.
@@ -107,10 +107,11 @@ def read_region(slots: Tensor, start: int, num_tokens: int) -> tuple[Tensor, Ten
 
 
 def attend_region(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """Causal attention of the last Q of a sequence's L tokens to all tokens up to each of them.
+    """Causal attention of a sequence's last Q tokens to its L tokens.
 
     Args:
-        query: `[Q, num_heads, head_dim]`: row i belongs to position `L - Q + i`.
+        query: `[Q, num_heads, head_dim]`. Row i belongs to position `L - Q + i`, and attends to the positions
+            up to this one.
         keys: `[L, num_kv_heads, head_dim]`, positions 0 to L − 1. `num_heads` is a multiple of
             `num_kv_heads`: with `group = num_heads // num_kv_heads`, the query heads 0 to `group - 1`
             read KV head 0, the next `group` ones KV head 1, and so on.
@@ -120,7 +121,8 @@ def attend_region(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> 
     Returns:
         `[Q, num_heads, head_dim]`.
 
-    Two tokens, of which the second asks. Its query is 0, so that both weigh the same:
+    A sequence of two tokens, and the query of the second one. The query is 0, so both tokens get the same
+    weight:
 
     >>> import torch
     >>> keys = torch.tensor([3.0, 5.0]).view(2, 1, 1)
@@ -128,7 +130,7 @@ def attend_region(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> 
     >>> attend_region(torch.zeros(1, 1, 1), keys, values, scale=1.0).item()
     15.0
     """
-    import torch  # here, since it takes seconds, and the other exercises do without
+    import torch  # imported here: it takes seconds, and the other exercises do not need it
 
     # Exercise 2.3: your code here.
     raise NotYet("2.3", "attend_region")
@@ -137,18 +139,18 @@ def attend_region(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> 
 def static_batch(members: Sequence[RequestLengths]) -> StaticBatch:
     """What a static batch computes, with prompts padded to the longest, until its longest member ends.
 
-    A row is one token of one member in one step. The first step has a row for each member and each
-    place of the longest prompt: the member's own tokens are needed, the others are padding. It gives
-    every member its first output token. Each later step has one row for each member, the token that it
-    got last: the row is idle if the member has ended, or else needed. So a member has ended after
+    A row is one token of one member in one step. In the first step, each member has as many rows as the
+    longest prompt has tokens. The rows of the member's own tokens are needed, and the rest are padding. This
+    step gives every member its first output token. In each later step, each member has one row, for its
+    newest token. The row is idle if the member has finished, and needed if not. So a member finishes after
     `num_output_tokens` steps, and its last output token is never computed.
 
     Args:
         members: the lengths of each member, at least one.
 
     Returns:
-        The counts, in rows: `num_computed` is those that are needed, without padding and idle ones.
-        See `StaticBatch`, in `minipaged/course/ch02/static_batch.py`.
+        The counts, in rows. `num_computed` counts the needed rows, without padding and idle rows. See
+        `StaticBatch` in `minipaged/course/ch02/static_batch.py`.
 
     >>> static_batch([RequestLengths(3, 2), RequestLengths(5, 4)])
     StaticBatch(num_requests=2, num_steps=4, num_computed=12, num_padding=2, num_idle=2)
@@ -158,11 +160,11 @@ def static_batch(members: Sequence[RequestLengths]) -> StaticBatch:
 
 
 def serve_static(queue: Sequence[RequestLengths], batch_size: int) -> list[StaticBatch]:
-    """Serve a queue in static batches: the next one begins when the last member of this one has ended.
+    """Serve a queue in static batches: a batch begins when the last member of the one before has finished.
 
     Args:
-        queue: requests in the order of their arrival, which all have arrived.
-        batch_size: members of a batch; the last batch has those that are left.
+        queue: requests in the order of their arrival. All have arrived.
+        batch_size: members of a batch. The last batch may have fewer.
 
     >>> queue = [RequestLengths(1, 1), RequestLengths(1, 9), RequestLengths(1, 2)]
     >>> [batch.num_steps for batch in serve_static(queue, batch_size=2)]
@@ -175,9 +177,9 @@ def serve_static(queue: Sequence[RequestLengths], batch_size: int) -> list[Stati
 def allocate_buddy(free: list[set[int]], num_slots: int) -> int | None:
     """Take a block of `num_slots` slots, rounded up to a power of two.
 
-    A block of `2 ** order` slots begins at a multiple of `2 ** order`. It is cut from the smallest
-    free block that is large enough, of these from the one with the lowest start. A block that is too
-    large is halved until it fits: the lower half goes on, the upper half becomes free.
+    A block of `2 ** order` slots begins at a multiple of `2 ** order`. Take the smallest free block that is
+    large enough, and among equals the one with the lowest start. If it is too large, halve it until it fits.
+    Each time, go on with the lower half; the upper half becomes free.
 
     Args:
         free: `free[order]` has the starts of all free blocks of `2 ** order` slots. Changed in place.
@@ -186,7 +188,8 @@ def allocate_buddy(free: list[set[int]], num_slots: int) -> int | None:
     Returns:
         The first slot taken. `None` if no block is large enough; `free` is then as it was.
 
-    16 slots, all free. A block of 4 leaves its upper neighbour of 4, and a half of 8:
+    All 16 slots are free. A block of 4 is taken. Its upper neighbour of 4 and the upper half of 8 become
+    free:
 
     >>> free = [set(), set(), set(), set(), {0}]
     >>> allocate_buddy(free, 3), free
@@ -197,10 +200,10 @@ def allocate_buddy(free: list[set[int]], num_slots: int) -> int | None:
 
 
 def free_buddy(free: list[set[int]], start: int, order: int) -> None:
-    """Give a block back. As long as its buddy is a free block of the same size, the two become one.
+    """Free a block. While its buddy is a free block of the same size, merge the two.
 
-    The *buddy* of a block is the other half of the block that it was cut from. Its start differs in
-    one bit: `start ^ 2 ** order`.
+    The *buddy* of a block is the other half of the block that it was cut from. Its start differs in one bit:
+    it is `start ^ 2 ** order`.
 
     Args:
         free: as in `allocate_buddy`. Changed in place.

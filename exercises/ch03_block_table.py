@@ -1,9 +1,9 @@
-"""Chapter 3, block table: where a token's keys and values are, and how they get there.
+"""Chapter 3, block table: where a token's keys and values are, and how to write and read them.
 
-A *block* has room for `block_size` tokens. The pool is an array of *physical* blocks, numbered from 0.
-A sequence is cut into *logical* blocks: tokens 0 to block_size − 1 are in logical block 0, and so on.
-Its *block table* says where each of them is: entry i is the physical block of logical block i. A *slot*
-is the place of one token in the pool: `physical block × block_size + offset`.
+A *block* has room for `block_size` tokens. The pool is an array of *physical* blocks, numbered from 0. A
+sequence is divided into *logical* blocks: tokens 0 to block_size − 1 are in logical block 0, and so on. Entry
+i of its *block table* is the physical block of logical block i. A *slot* is the place of one token in the
+pool: `physical block × block_size + offset`.
 
 Physical block 0 is the *null block*. It pads tables, and holds no token of a sequence.
 """
@@ -28,7 +28,7 @@ def translate(position: int, block_size: int) -> tuple[int, int]:
     """The logical block of a token, and its offset in that block.
 
     Args:
-        position: of the token in its sequence, from 0.
+        position: the token's position in its sequence, from 0.
         block_size: tokens per block.
 
     >>> translate(35, block_size=16)
@@ -42,8 +42,8 @@ def slot_of(block_table: Sequence[int], position: int, block_size: int) -> int:
     """The slot of one token.
 
     Args:
-        block_table: physical blocks of the sequence, in the order of its logical blocks.
-        position: of the token in its sequence, from 0; the table covers it.
+        block_table: the sequence's physical blocks, in the order of its logical blocks.
+        position: the token's position in its sequence, from 0. The table covers it.
         block_size: tokens per block.
 
     Position 5 is in logical block 1, at offset 1. Logical block 1 is physical block 9:
@@ -66,7 +66,7 @@ def slot_mapping(block_ids: BlockIds, start: int, end: int, block_size: int) -> 
         block_size: tokens per block.
 
     Returns:
-        A NumPy array, int64 `[end - start]`. In a large pool a slot is more than an int32 can hold.
+        A NumPy array, int64 `[end - start]`. In a large pool, slots do not fit into an int32.
 
     >>> slot_mapping(np.array([7, 9, 3], dtype=np.int32), 2, 6, block_size=4).tolist()
     [30, 31, 36, 37]
@@ -76,13 +76,13 @@ def slot_mapping(block_ids: BlockIds, start: int, end: int, block_size: int) -> 
 
 
 class FreeList:
-    """The physical blocks that no sequence holds.
+    """The free physical blocks, which no sequence holds.
 
-    At first they are handed out in the order given; after that, the block that was freed last is handed
-    out first.
+    At first, blocks are handed out in the given order. Later, the block that was freed last is handed out
+    first.
 
     Args:
-        block_ids: the blocks that are free to begin with, each once.
+        block_ids: the blocks that are free at the beginning, each once.
 
     >>> free_list = FreeList([7, 1, 3])
     >>> free_list.pop(), free_list.pop(), len(free_list)
@@ -100,7 +100,7 @@ class FreeList:
         """Hand out a block.
 
         Raises:
-            OutOfBlocksError: none is free.
+            OutOfBlocksError: no block is free.
         """
         # Exercise 3.3: your code here.
         raise NotYet("3.3", "FreeList.pop")
@@ -109,7 +109,7 @@ class FreeList:
         """Take a block back.
 
         Raises:
-            InvariantError: it is free already.
+            InvariantError: the block is free already.
         """
         # Exercise 3.3: your code here.
         raise NotYet("3.3", "FreeList.push")
@@ -121,19 +121,18 @@ class FreeList:
 
 
 def grow(block_table: list[int], num_tokens: int, block_size: int, free_list: FreeList) -> bool:
-    """Make a block table long enough for `num_tokens` tokens, and not a block longer.
+    """Make a block table just long enough for `num_tokens` tokens.
 
-    All or nothing: either all the blocks that are missing are there, or nothing has changed.
+    Either the table gets all missing blocks, or nothing changes.
 
     Args:
-        block_table: the sequence's table; new blocks are appended to it.
-        num_tokens: all tokens that it must have room for, those that have a slot already included; never
-            fewer than it had before.
+        block_table: the sequence's table. New blocks are appended to it.
+        num_tokens: all tokens that need a slot, including those that have one already. It never gets smaller.
         block_size: tokens per block.
-        free_list: where blocks come from.
+        free_list: the list to take blocks from.
 
     Returns:
-        Whether there were enough.
+        Whether there were enough free blocks.
 
     >>> table, free_list = [7], FreeList([1, 3])
     >>> grow(table, 5, block_size=4, free_list=free_list), table
@@ -153,7 +152,7 @@ def write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor)
             index 0 of the first dimension, values at index 1. Contiguous.
         key: `[T, num_kv_heads, head_dim]`.
         value: as `key`.
-        slot_mapping: int64 `[T]`, the slot of each token; no slot twice.
+        slot_mapping: int64 `[T]`, the slot of each token. No slot occurs twice.
 
     Two tokens, into slots 5 and 2 of three blocks of 2:
 
@@ -173,10 +172,10 @@ def gather(kv_layer: Tensor, block_table: Tensor, seq_len: int) -> tuple[Tensor,
     """Collect the keys and values of one sequence from its blocks, in order.
 
     Args:
-        kv_layer: one layer's cache, as above.
-        block_table: int32 `[M]`. The first blocks cover `seq_len` tokens; those after them are padding.
-        seq_len: tokens to collect. The slots behind them in the last block hold what an earlier owner
-            left there, which may be anything.
+        kv_layer: one layer's cache, as in `write_kv`.
+        block_table: int32 `[M]`. Its first entries cover `seq_len` tokens; later entries are padding.
+        seq_len: tokens to collect. The later slots of the last block may hold any values, which an earlier
+            sequence left there.
 
     Returns:
         Keys and values, each `[seq_len, num_kv_heads, head_dim]`.
@@ -191,7 +190,7 @@ def gather(kv_layer: Tensor, block_table: Tensor, seq_len: int) -> tuple[Tensor,
 
 
 def pad_block_tables(tables: Sequence[BlockIds]) -> BlockIds:
-    """The block tables of a batch as one array, each row filled up with the null block.
+    """The block tables of a batch as one array. Each row is padded with the null block.
 
     Args:
         tables: at least one; each a NumPy array, int32 `[its number of blocks]`.
@@ -207,22 +206,22 @@ def pad_block_tables(tables: Sequence[BlockIds]) -> BlockIds:
 
 
 def paged_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
-    """Attention of one step of S sequences, T query tokens in all, to their keys and values in blocks.
+    """Attention in one step of S sequences, with T query tokens in all, over keys and values in blocks.
 
-    Of each sequence the *last* few tokens are computed: one of a decode, all of a prompt. Their keys and
-    values are in the cache already. For the attention itself use
-    `attend_one(query, keys, values, scale)`, which is imported above. It takes one sequence's queries
-    `[Q, num_heads, head_dim]`, the last Q of L tokens, and the L keys and values in order
-    `[L, num_kv_heads, head_dim]`. It masks the future and returns `[Q, num_heads, head_dim]`.
+    The step computes the *last* few tokens of each sequence: one in a decode, all in a prompt. Their keys and
+    values are already in the cache. For the attention itself, use `attend_one(query, keys, values, scale)`,
+    which is imported above. It takes one sequence's queries `[Q, num_heads, head_dim]`, the last Q of L
+    tokens, and the L keys and values in order `[L, num_kv_heads, head_dim]`. It masks the future and returns
+    `[Q, num_heads, head_dim]`.
 
     Args:
-        query: `[T, num_heads, head_dim]`, all sequences one behind the other, without padding.
-        kv_layer: one layer's cache, as above.
-        metadata: of it you need
-            `query_start_list`, S + 1 integers: sequence s has the rows from its entry s up to (and not
-            with) its entry s + 1;
-            `seq_lens_list`, S integers: all tokens of each sequence, those of this step included;
-            `block_tables`, a tensor, int32 `[S, M]`: row s is the padded table of sequence s.
+        query: `[T, num_heads, head_dim]`, the sequences one after the other, without padding.
+        kv_layer: one layer's cache, as in `write_kv`.
+        metadata: you need three of its fields.
+            `query_start_list` has S + 1 integers: sequence s has the rows from entry s up to, but not
+            including, entry s + 1.
+            `seq_lens_list` has S integers: the number of tokens of each sequence, including this step's.
+            `block_tables` is a tensor, int32 `[S, M]`: row s is the padded table of sequence s.
         scale: multiplies the scores.
 
     Returns:

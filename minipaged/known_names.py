@@ -17,8 +17,8 @@ def refuses_unknown_names(kind: str, error: type[MinipagedError]) -> Callable[[t
     """Makes an argument by a name that the class does not have an error of ours, in place of a `TypeError`.
 
     Args:
-        kind: what an argument is, in words.
-        error: what is raised.
+        kind: the word for an argument in the message.
+        error: the class of the error to raise.
     """
 
     def decorate(cls: type[_T]) -> type[_T]:

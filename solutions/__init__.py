@@ -1,1 +1,1 @@
-"""The exercises, solved and explained, one module for each chapter."""
+"""The exercises, solved and explained: one module for each chapter."""

@@ -1,4 +1,4 @@
-"""Another number of PyTorch's threads, for a while: the user's, or as if it were PyTorch's own choice."""
+"""Another number of PyTorch's threads for a while, as the user's choice or as PyTorch's own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_openmp = pytest.mark.skipif(
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """PyTorch has `count` threads inside, because the user says so."""
+    """Within the block, PyTorch has `count` threads, as the user's choice."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -31,7 +31,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def torchs_own_threads(count: int) -> Iterator[None]:
-    """The calling thread computes with `count` threads inside, and the user has said nothing about it."""
+    """Within the block, the calling thread computes with `count` threads, without a choice of the user."""
     before = torch.get_num_threads()
     set_number, mkls = (
         function_of_torch(name) for name in ("omp_set_num_threads", "MKL_Set_Num_Threads_Local")

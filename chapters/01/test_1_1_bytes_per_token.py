@@ -35,9 +35,9 @@ def test_models(
     if isinstance(got, float):
         rule = "bytes are counted: return an int"
     elif got == expected / 2:
-        rule = "a token has a key and a value: it takes twice that"
+        rule = "a token has a key and a value: it takes twice as many bytes"
     elif got == expected / num_layers:
-        rule = "every layer keeps a key and a value of its own: this is one layer's"
+        rule = "every layer keeps its own key and value: this is the result for one layer"
     elif got == expected * 8:
         rule = "bytes, not bits"
     else:

@@ -13,7 +13,7 @@ from minipaged.course.expect import expect, expect_equal
 GIB = 2**30
 
 
-NULL_BLOCK = "the null block takes memory like any other: it counts here, and is not subtracted"
+NULL_BLOCK = "the null block takes memory, too: it counts here, so do not subtract it"
 
 
 @pytest.mark.exercise("1.2")
@@ -23,10 +23,10 @@ NULL_BLOCK = "the null block takes memory like any other: it counts here, and is
         (1.0, 0, 0, 100, 10, "1000 bytes are ten blocks of 100"),
         (1.0, 0, 0, 300, 3, "a block that fits only in part does not fit"),
         (0.5, 0, 0, 100, 5, "the engine may take half of the 1000 bytes"),
-        (1.0, 400, 0, 100, 6, "the weights come off first: 600 bytes are left"),
-        (1.0, 400, 200, 100, 4, "weights and activations come off first: 400 bytes are left"),
-        (0.5, 400, 0, 100, 1, "the share counts for all that the engine takes, weights included: 500 − 400"),
-        (1.0, 1200, 0, 100, 0, "less than nothing is no blocks"),
+        (1.0, 400, 0, 100, 6, "subtract the weights first: 600 bytes are left"),
+        (1.0, 400, 200, 100, 4, "subtract weights and activations first: 400 bytes are left"),
+        (0.5, 400, 0, 100, 1, "utilization limits all that the engine uses, including weights: 500 − 400"),
+        (1.0, 1200, 0, 100, 0, "if no memory is left, the result is 0"),
     ],
 )
 def test_of_a_thousand_bytes(
@@ -61,7 +61,7 @@ def test_weights_and_activations_come_off_what_the_engine_may_take(code: ModuleT
         code.num_blocks_that_fit(40 * GIB, 0.9, 20 * GIB, 3 * GIB, GIB),
         13,
         case="40 GiB × 0.9 − 20 GiB of weights − 3 GiB of activations, in blocks of 1 GiB",
-        rule="the share counts for all that the engine takes, weights included: 36 − 20 − 3 GiB are left",
+        rule="utilization limits all that the engine uses, including weights: 36 − 20 − 3 GiB are left",
     )
 
 
@@ -71,7 +71,7 @@ def test_nothing_left(code: ModuleType) -> None:
         code.num_blocks_that_fit(16 * GIB, 0.9, 26 * GIB, GIB, 2**20),
         0,
         case="16 GiB of device memory, 26 GiB of weights",
-        rule="less than nothing is no blocks",
+        rule="if no memory is left, the result is 0",
     )
 
 
@@ -86,7 +86,7 @@ def test_as_many_as_fit_and_no_more(
     case = f"num_blocks_that_fit({memory}, 1.0, {weights}, {activations}, {block})"
     fits = num_blocks >= 0 and (num_blocks == 0 or rest >= 0)
     most = f"{max(0, (memory - weights - activations) // block):,}"
-    expect(fits, case=case, rule="what does not fit is not handed out", expected=most, got=num_blocks)
+    expect(fits, case=case, rule="all of these blocks must fit", expected=most, got=num_blocks)
     rule = f"another block of {block} bytes would have fitted"
     expect(rest < block, case=case, rule=rule, expected=most, got=num_blocks)
 

@@ -22,11 +22,11 @@ def test_at_the_greatest_length(
     got = code.max_concurrency(num_blocks, block_size, max_model_len)
     blocks = -(-max_model_len // block_size)
     if got == num_blocks // blocks:
-        rule = "a fraction: not rounded to whole requests"
+        rule = "the result is a fraction, not rounded to whole requests"
     elif max_model_len % block_size == 0 and got == num_blocks / (blocks + 1):
         rule = f"{max_model_len} tokens fill {blocks} of {block_size} exactly: there is no further block"
     else:
-        rule = f"blocks of the pool over blocks of one request: {blocks}, since the last one counts whole"
+        rule = f"divide the pool's blocks by those of one request: {blocks}, including a partly filled one"
     expect_close(
         got, expected, case=f"max_concurrency({num_blocks}, {block_size}, {max_model_len})", rule=rule
     )
@@ -39,11 +39,11 @@ def test_at_average_length(code: ModuleType, num_blocks: int, block_size: int, l
     mean_length = sum(lengths) / len(lengths)
     got = code.average_concurrency(num_blocks, block_size, lengths)
     if got == pytest.approx(num_blocks / -(-mean_length // block_size)):
-        rule = "the mean of the blocks, not the blocks of the mean length"
+        rule = "take the mean of the blocks, not the blocks of the mean length"
     elif got == pytest.approx(num_blocks * block_size / mean_length):
-        rule = "a request's last block counts whole: round each length up to blocks"
+        rule = "a request's last block counts in full: round each length up to whole blocks"
     else:
-        rule = "blocks of the pool over the blocks that one request takes on average; not rounded"
+        rule = "divide the pool's blocks by the mean blocks of a request, without rounding"
     expect_close(
         got,
         num_blocks / (sum(blocks) / len(blocks)),
@@ -59,5 +59,5 @@ def test_equal_lengths_need_no_average(code: ModuleType) -> None:
         code.average_concurrency(983, 16, [2048] * 3),
         code.max_concurrency(983, 16, 2048),
         case="three requests of 2,048 tokens each",
-        rule="if all have the greatest length, both numbers are the same",
+        rule="if all requests have the maximum length, both results are the same",
     )

@@ -16,7 +16,7 @@ from minipaged.kv.breakdown import MemoryBreakdown
 
 
 def _regions(*numbers: tuple[int, int, int]) -> list[ReservedRegion]:
-    """(slots, tokens now, tokens at the end), one behind the other."""
+    """Regions from (slots, tokens now, tokens at the end), one after the other."""
     regions, start = [], 0
     for num_slots, now, at_end in numbers:
         regions.append(ReservedRegion(Region(start, num_slots), now, at_end))
@@ -38,10 +38,10 @@ def _draw(num_slots: int, reserved: list[ReservedRegion]) -> str:
 
 RULES = {
     "token_states": "slots that hold a token now",
-    "reservation": "slots that hold none now, and will before the request ends",
+    "reservation": "slots without a token now, which will hold one before the request ends",
     "internal_fragmentation": "slots of a region that its request never fills",
     "external_fragmentation": "slots in no region: every gap is too small for the next request",
-    "free": "none: a gap that is too small for the next request is external fragmentation",
+    "free": "0: a gap that is too small for the next request is external fragmentation",
 }
 
 
@@ -72,7 +72,7 @@ def test_one_region(code: ModuleType) -> None:
 
 @pytest.mark.exercise("1.4")
 def test_the_paper_s_figure_3(code: ModuleType) -> None:
-    # A: the prompt's 7 and the one of this step, 2 to come, 2048 reserved. B: 3 + 1, 1 to come, 512.
+    # A: 7 prompt tokens and this step's token, 2 to come, 2048 reserved. B: 3 + 1, 1 to come, 512 reserved.
     regions = _regions((2048, 8, 10), (512, 4, 5))
     _expect_accounts(code, 2600, regions, MemoryBreakdown(12, 3, 2038 + 507, 40, 0))
 

@@ -17,13 +17,13 @@ def _expect_snapshot(
     got: object, tokens: list[int], num_requests: int, num_tokens: int, num_slots: int, case: str, takes: str
 ) -> None:
     found = getattr(got, "num_requests", None)
-    enters = f"{takes}; the first request that does not fit ends the queue"
+    enters = f"{takes}; stop at the first request that does not fit"
     if isinstance(found, int) and found > len(tokens):
         enters = f"no more requests than the queue has: {len(tokens)}"
     for name, expected, rule in (
         ("num_requests", num_requests, enters),
-        ("num_tokens", num_tokens, "what holds a token: not what is taken, and not who waits"),
-        ("num_slots", num_slots, "all slots of the cache, taken or not"),
+        ("num_tokens", num_tokens, "slots that hold a token: not all slots taken, and no waiting requests"),
+        ("num_slots", num_slots, "all slots of the cache, whether taken or not"),
     ):
         expect_equal(getattr(got, name, None), expected, case=f"{name} of {case}", rule=rule)
 
@@ -45,7 +45,7 @@ def test_contiguous(
 ) -> None:
     got = code.contiguous_snapshot(tokens, num_slots, 10)
     case = f"contiguous_snapshot({tokens}, {num_slots}, max_model_len=10)"
-    takes = "each takes max_model_len slots, whatever it has so far"
+    takes = "each request takes max_model_len slots, however many tokens it has"
     _expect_snapshot(got, tokens, num_requests, num_tokens, num_slots, case, takes)
 
 
@@ -56,12 +56,12 @@ def test_contiguous(
         ([], 20, 0, 0),
         ([4], 4, 1, 4),  # a full block, which is the last one
         ([5], 4, 0, 0),
-        ([1], 3, 0, 0),  # 3 slots are no whole block
+        ([1], 3, 0, 0),  # 3 slots are less than a block
         ([5], 8, 1, 5),
         ([5, 2], 11, 1, 5),  # 11 slots are two whole blocks
         ([4, 4, 4], 12, 3, 12),
-        ([5, 9, 2], 20, 2, 14),  # 2 + 3 blocks, and the third needs one more
-        ([5, 13, 1], 20, 1, 5),  # the second does not fit; the third would, but waits behind it
+        ([5, 9, 2], 20, 2, 14),  # 2 + 3 blocks are taken, and the third request needs one more
+        ([5, 13, 1], 20, 1, 5),  # the second does not fit; the third would, but has to wait
     ],
 )
 def test_paged(
@@ -69,7 +69,7 @@ def test_paged(
 ) -> None:
     got = code.paged_snapshot(tokens, num_slots, 4)
     case = f"paged_snapshot({tokens}, {num_slots}, block_size=4)"
-    takes = f"each takes whole blocks, and {num_slots // 4} whole blocks are there"
+    takes = f"each request takes whole blocks, and there are {num_slots // 4} whole blocks"
     _expect_snapshot(got, tokens, num_requests, num_tokens, num_slots, case, takes)
 
 
@@ -81,13 +81,13 @@ def test_paging_wastes_less_than_a_block_per_request(
     got = code.paged_snapshot(tokens, num_slots, block_size)
     case = f"paged_snapshot({tokens}, {num_slots}, {block_size})"
     inside = tokens[: got.num_requests]
-    expect_equal(got.num_tokens, sum(inside), case=case, rule="tokens of the requests that are inside")
+    expect_equal(got.num_tokens, sum(inside), case=case, rule="count the tokens of the requests that fit")
     held = sum(-(-each // block_size) for each in inside)
     room = num_slots // block_size
     expect(
         held <= room,
         case=case,
-        rule="whoever is inside has all of its blocks",
+        rule="a request that fits has all of its blocks",
         expected=f"at most {room} blocks held",
         got=f"{held} blocks held",
     )
@@ -96,7 +96,7 @@ def test_paging_wastes_less_than_a_block_per_request(
         expect(
             held + needed > room,
             case=case,
-            rule="the next request would have fitted",
+            rule="the next request would have fit, too",
             expected=f"more than {got.num_requests} requests",
             got=got,
         )
@@ -111,7 +111,7 @@ def test_the_article_s_numbers(code: ModuleType) -> None:
         contiguous.num_requests,
         7,
         case="contiguous_snapshot: 15,000 slots, 2,048 for each request",
-        rule="each takes 2,048 slots, whatever it has so far",
+        rule="each request takes 2,048 slots, however many tokens it has",
     )
     expect(
         0.05 < contiguous.used < 0.35,
@@ -125,11 +125,11 @@ def test_the_article_s_numbers(code: ModuleType) -> None:
         case="paged_snapshot: the share used",
         expected="about 0.98",
         got=paged.used,
-        rule="half a block lost per request, and a tail that is too short for the next one",
+        rule="half a block per request is empty, and the last free blocks are too few for a request",
     )
     expect(
         30 <= paged.num_requests <= 52,
-        case="paged_snapshot: requests inside",
+        case="paged_snapshot: requests that fit",
         expected="about 40",
         got=paged.num_requests,
         rule="15,000 slots over about 370 tokens",

@@ -18,14 +18,14 @@ def test_your_sizes_in_the_engine(resolved: ResolvedParts) -> None:
     expect_equal(
         plan.kv_cache_bytes,
         engine.kv_cache.data.nbytes,
-        case=f"{plan.num_blocks} blocks of {plan.bytes_per_block:,} bytes, against the engine's tensor",
-        rule="what the plan says is what PyTorch allocates",
+        case=f"{plan.num_blocks} blocks of {plan.bytes_per_block:,} bytes, compared with the engine's tensor",
+        rule="PyTorch allocates as many bytes as the plan says",
     )
     unused = memory - engine.kv_cache.data.nbytes
     expect(
         0 <= unused < engine.memory_plan.bytes_per_block,
         case=f"a pool in {memory:,} bytes",
-        rule="the pool fits into its memory, and no further block would",
+        rule="the pool fits into its memory, and one more block would not fit",
         expected=f"0 to {engine.memory_plan.bytes_per_block - 1:,} bytes unused",
         got=f"{unused:,} bytes unused",
     )

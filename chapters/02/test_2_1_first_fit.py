@@ -26,7 +26,7 @@ def _spans(free: list[Region]) -> str:
 
 
 def _held(free: list[Region], num_slots: int) -> dict[str, Region]:
-    """What lies between free regions, with letters."""
+    """The held regions between the free ones, with a letter for each."""
     marks = [any(each.start <= slot < each.end for each in free) for slot in range(num_slots)]
     return dict(zip(LETTERS, _gaps(marks), strict=False))
 
@@ -36,9 +36,9 @@ def _held(free: list[Region], num_slots: int) -> dict[str, Region]:
     ("free", "num_slots", "start", "left", "rule"),
     [
         ([], 1, None, [], "nothing is free"),
-        ([Region(2, 8)], 8, 2, [], "all that is free may be taken; no empty region is left behind"),
+        ([Region(2, 8)], 8, 2, [], "all free slots may be taken; no empty region is left in the list"),
         ([Region(2, 8)], 3, 2, [Region(5, 5)], "taken from the front; the rest of the region stays free"),
-        ([Region(2, 4)], 5, None, [Region(2, 4)], "no region is large enough; then nothing changes"),
+        ([Region(2, 4)], 5, None, [Region(2, 4)], "no region is large enough, so nothing changes"),
         (
             [Region(0, 6), Region(8, 3)],
             3,
@@ -58,14 +58,14 @@ def _held(free: list[Region], num_slots: int) -> dict[str, Region]:
             3,
             4,
             [Region(0, 2), Region(9, 3)],
-            "a region of exactly the wanted size is large enough; taken whole, it leaves no empty one behind",
+            "a region of exactly the wanted size is large enough; no empty region is left in the list",
         ),
         (
             [Region(0, 4), Region(6, 4)],
             5,
             None,
             [Region(0, 4), Region(6, 4)],
-            "8 slots are free, but no 5 of them lie together; then nothing changes",
+            "8 slots are free, but no 5 of them are contiguous, so nothing changes",
         ),
     ],
 )
@@ -91,12 +91,12 @@ def test_take_from_the_first_gap(
 @pytest.mark.parametrize(
     ("free", "region", "left", "rule"),
     [
-        ([], Region(4, 4), [Region(4, 4)], "with no neighbour, the list has one region more"),
+        ([], Region(4, 4), [Region(4, 4)], "without a free neighbour, the list gets one more region"),
         ([Region(0, 3)], Region(4, 4), [Region(0, 3), Region(4, 4)], "slot 3 is still held between them"),
         ([Region(9, 2)], Region(4, 4), [Region(4, 4), Region(9, 2)], "slot 8 is still held between them"),
         ([Region(9, 2)], Region(2, 4), [Region(2, 4), Region(9, 2)], "the list stays in order"),
-        ([Region(0, 4)], Region(4, 4), [Region(0, 8)], "a free region that ends where it begins: one"),
-        ([Region(8, 4)], Region(4, 4), [Region(4, 8)], "a free region that begins where it ends: one"),
+        ([Region(0, 4)], Region(4, 4), [Region(0, 8)], "merge with the region that ends where it begins"),
+        ([Region(8, 4)], Region(4, 4), [Region(4, 8)], "merge with the region that begins where it ends"),
         (
             [Region(0, 4), Region(8, 4)],
             Region(4, 4),
@@ -107,7 +107,7 @@ def test_take_from_the_first_gap(
             [Region(0, 1), Region(2, 2), Region(6, 2), Region(10, 1)],
             Region(4, 2),
             [Region(0, 1), Region(2, 6), Region(10, 1)],
-            "only those that touch are merged; all others stay",
+            "only regions that touch are merged; all others stay",
         ),
     ],
 )
@@ -131,7 +131,7 @@ def test_give_back_and_merge(
     history=st.lists(st.integers(-5, 9).filter(bool), max_size=14),
 )
 def test_a_life_of_a_cache(code: ModuleType, num_slots: int, history: list[int]) -> None:
-    """A number above 0 asks for so many slots; −1 gives the oldest region back, −2 the second, …"""
+    """A number above 0 asks for that many slots; −1 frees the oldest region, −2 the second oldest, …"""
     free, held, taken = [Region(0, num_slots)], {}, [False] * num_slots
     letters = iter(LETTERS)
     for wanted in history:
@@ -144,7 +144,7 @@ def test_a_life_of_a_cache(code: ModuleType, num_slots: int, history: list[int])
                 start,
                 fitting[0] if fitting else None,
                 case=case,
-                rule="the first gap that is large enough",
+                rule="take the first gap that is large enough",
                 state=before,
             )
             if start is not None:
@@ -162,6 +162,6 @@ def test_a_life_of_a_cache(code: ModuleType, num_slots: int, history: list[int])
             free,
             _gaps(taken),
             case=f"the free list after {case}",
-            rule="every slot is held or free, once; free regions are in order, and never touch",
+            rule="every slot is either held or free; free regions are in order, and never touch",
             state=f"before\n{before}\nafter\n{draw_regions(held, free, num_slots)}",
         )

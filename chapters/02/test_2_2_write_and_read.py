@@ -15,11 +15,11 @@ from minipaged.course.expect import expect, expect_equal, show
 if TYPE_CHECKING:
     from torch import Tensor
 
-# torch takes seconds to import, and most exercises of this chapter do without: so each test imports it.
+# Importing torch takes seconds, and most exercises of this chapter do not need it. So each test imports it.
 
 SLOTS, KV_HEADS, HEAD_DIM = 16, 2, 3
 OLD = -1.0
-"""What is in a slot that nobody wrote."""
+"""The contents of a slot that was not written."""
 
 
 def _tokens(num_tokens: int, first: float) -> Tensor:
@@ -36,7 +36,7 @@ def _draw_slots(rows: dict[str, list[str]]) -> str:
 
 
 def _written(layer: Tensor, key: Tensor, value: Tensor, first: int) -> dict[str, list[str]]:
-    """What is in each slot: `.` old, `k` and `v` the token that belongs there, `x` something else."""
+    """The contents of each slot: `.` old, `k` and `v` the right token, `x` something else."""
     import torch
 
     rows = {}
@@ -110,7 +110,7 @@ def test_read_what_is_written_and_no_more(code: ModuleType, start: int, num_toke
             tuple(found.shape),
             (num_tokens, KV_HEADS, HEAD_DIM),
             case=f"shape of the {name} of {case}",
-            rule="the tokens that are written, and nothing behind them",
+            rule="all written tokens, and nothing after them",
             state=_draw_slots({"wanted": marks}),
         )
         expect(
@@ -146,7 +146,7 @@ def _slot_of(row: Tensor, layer: Tensor) -> str:
     chunk=st.integers(1, 3),
 )
 def test_neighbours_do_not_disturb_each_other(code: ModuleType, regions: list[int], chunk: int) -> None:
-    """Regions side by side are filled in turns, some tokens at a time."""
+    """Adjacent regions are filled in turns, some tokens at a time."""
     import torch
 
     layer = torch.full((2, sum(regions) + 1, KV_HEADS, HEAD_DIM), float("nan"))
@@ -163,7 +163,7 @@ def test_neighbours_do_not_disturb_each_other(code: ModuleType, regions: list[in
             torch.equal(got_keys, keys) and torch.equal(got_values, values),
             case=f"region {number} of {len(regions)}, which begins at slot {start} and has {len(keys)} "
             f"tokens, written {chunk} at a time",
-            rule="what is read is what was written, whoever lies beside it",
+            rule="a region reads back what was written to it, whatever its neighbours write",
             expected=f"keys that begin with {show(keys[:, 0, 0].tolist())}, values with "
             f"{show(values[:, 0, 0].tolist())}",
             got=f"{show(got_keys[:, 0, 0].tolist())}, and {show(got_values[:, 0, 0].tolist())}",

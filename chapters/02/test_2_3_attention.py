@@ -14,11 +14,11 @@ from minipaged.course.expect import expect, expect_close, expect_equal
 if TYPE_CHECKING:
     from torch import Tensor
 
-# torch takes seconds to import, and most exercises of this chapter do without: so each test imports it.
+# Importing torch takes seconds, and most exercises of this chapter do not need it. So each test imports it.
 
 
 def _oracle(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """PyTorch's own attention, with a mask of which query sees which key."""
+    """PyTorch's own attention, with a causal mask."""
     import torch
     from torch.nn import functional as F
 
@@ -45,7 +45,7 @@ def _expect_attention(
     case: str,
     rule: str,
 ) -> None:
-    """`asked`: query, keys, values and scale, to find out why the result is wrong."""
+    """Check a result. `asked` (query, keys, values, scale) serves to find out why it is wrong."""
     from torch import Tensor
 
     from minipaged.course.ch02.attention import likely_cause
@@ -93,7 +93,7 @@ def test_the_weights_of_a_query_sum_to_one(
     off = (got - 1).abs().nan_to_num(float("inf"))
     row, head, dim = (off == off.max()).nonzero()[0].tolist()
     sums = "the weights of a query sum to 1 over the keys: the softmax goes over the keys, after the mask"
-    none = "NaN is the softmax of a query that sees no key; it sees at least that of its own position"
+    none = "the softmax of a query without keys is NaN; each query sees at least the key of its own position"
     expect_close(
         got[row, head, dim].item(),
         1.0,
@@ -110,12 +110,12 @@ def test_the_weights_of_a_query_sum_to_one(
         (1, 1, 1, 1, "one token sees itself: its own value comes back"),
         (1, 2, 1, 1, "a decode step of a sequence of two tokens: the last one sees both"),
         (2, 2, 1, 1, "a prompt of two tokens: the first one sees itself, the second one both"),
-        (1, 6, 1, 1, "a decode step: the last token sees all"),
+        (1, 6, 1, 1, "a decode step: the last token sees all tokens"),
         (5, 5, 1, 1, "a prompt: each token sees itself and those before it"),
-        (3, 7, 1, 1, "a chunk: its first query is at position 4, and sees keys 0 to 4"),
+        (3, 7, 1, 1, "a chunk of a prompt: its first query is at position 4, and sees keys 0 to 4"),
         (1, 6, 4, 2, "query heads 0 and 1 read KV head 0, heads 2 and 3 read KV head 1"),
         (4, 6, 6, 2, "a group of three query heads for each KV head"),
-        (3, 3, 4, 1, "all query heads read the one KV head"),
+        (3, 3, 4, 1, "all query heads read the only KV head"),
     ],
 )
 def test_against_pytorch(

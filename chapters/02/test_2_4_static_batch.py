@@ -1,4 +1,4 @@
-"""Checks of exercise 2.4: a static batch: padding, and its longest member."""
+"""Checks of exercise 2.4: a static batch, with its padding and its longest member."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def _expect_batch(
         "num_requests": "every request is in one batch",
         "num_steps": "each step gives every member one token, so the longest output decides",
         "num_computed": "each member's prompt, and every output token but its last",
-        "num_padding": "every prompt is as long as the longest of its batch",
-        "num_idle": "who has ended keeps its row until the longest member has",
+        "num_padding": "every prompt is padded to the longest prompt of its batch",
+        "num_idle": "a finished member keeps its row until the longest member has finished",
     }
     for name, rule in rules.items():
         expect_equal(
@@ -53,7 +53,7 @@ def _expect_batch(
 
 
 def _counted(members: list[RequestLengths]) -> StaticBatch:
-    """By counting marks of the drawing."""
+    """The right answer, by counting the marks in the drawing."""
     drawn = _draw_batch(members).rsplit("\n", 1)[0]
     steps = max(len(line.partition(" ")[2]) for line in drawn.splitlines()) + 1
     computed = drawn.count("p") + drawn.count("d")
@@ -101,10 +101,10 @@ def test_a_queue_of_batches(code: ModuleType, pairs: list[tuple[int, int]], batc
             _counted(members),
             members,
             f"batch {number} of {case}",
-            order="; first come, first served: a batch is the next requests of the queue, in its order",
+            order="; first come, first served: a batch takes the next requests of the queue, in order",
         )
 
 
 @pytest.mark.exercise("2.4")
 def test_no_requests(code: ModuleType) -> None:
-    expect_equal(code.serve_static([], 4), [], case="serve_static([], 4)", rule="no queue, no batch")
+    expect_equal(code.serve_static([], 4), [], case="serve_static([], 4)", rule="no requests, no batches")

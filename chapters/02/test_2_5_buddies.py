@@ -13,7 +13,7 @@ from minipaged.course.expect import expect_equal
 
 
 class _Starts(set[int]):
-    """A set that is shown in order."""
+    """A set that prints its numbers in order."""
 
     def __repr__(self) -> str:
         return f"{{{', '.join(map(str, sorted(self)))}}}" if self else "set()"
@@ -24,7 +24,7 @@ def _in_order(free: list[set[int]]) -> list[set[int]]:
 
 
 def _pool(num_slots: int, *blocks: tuple[int, int]) -> list[set[int]]:
-    """A free list with some (start, order) in it."""
+    """A free list with blocks given as (start, order)."""
     free: list[set[int]] = [_Starts() for _ in range(num_slots.bit_length())]
     for start, order in blocks:
         free[order].add(start)
@@ -39,7 +39,7 @@ def _copy(free: list[set[int]]) -> list[set[int]]:
 @pytest.mark.parametrize(
     ("free", "num_slots", "start", "left", "rule"),
     [
-        (_pool(16, (0, 4)), 16, 0, _pool(16), "the whole cache, without a cut"),
+        (_pool(16, (0, 4)), 16, 0, _pool(16), "the whole cache is one block: no cut"),
         (_pool(16, (0, 4)), 9, 0, _pool(16), "9 slots are rounded up to 16"),
         (
             _pool(16, (0, 4)),
@@ -60,7 +60,7 @@ def _copy(free: list[set[int]]) -> list[set[int]]:
             3,
             4,
             _pool(16, (8, 3)),
-            "the smallest block that is large enough; the block of 8 stays whole",
+            "take the smallest block that is large enough; the block of 8 stays whole",
         ),
         (
             _pool(16, (4, 2), (12, 2)),
@@ -81,7 +81,7 @@ def _copy(free: list[set[int]]) -> list[set[int]]:
             3,
             8,
             _pool(16, (2, 1), (12, 2)),
-            "2 are too few; of the block of 8 the lower half goes on, the upper half becomes free",
+            "a block of 2 is too small; cut the block of 8: take the lower half, and free the upper half",
         ),
         (
             _pool(16, (4, 2), (8, 2)),
@@ -139,14 +139,14 @@ def test_cut_in_halves(
             0,
             0,
             _pool(16, (0, 4)),
-            "a merged block has a buddy too: on and on",
+            "a merged block has a buddy, too, so merging goes on",
         ),
         (
             _pool(16, (0, 1), (2, 0)),
             4,
             2,
             _pool(16, (0, 1), (2, 0), (4, 2)),
-            "the buddy of 4 to 7 is 0 to 3, and of that slot 3 is held",
+            "the buddy of slots 4 to 7 is slots 0 to 3, and slot 3 is held",
         ),
         (
             _pool(12, (0, 2)),
@@ -173,7 +173,7 @@ def test_merge_with_the_buddy_alone(
 
 
 def _free_blocks(taken: list[bool]) -> list[set[int]]:
-    """The free aligned powers of two that lie in no larger one."""
+    """The free aligned blocks that are not inside a larger free block."""
     found = _pool(len(taken))
     covered = list(taken)
     for order in reversed(range(len(found))):
@@ -188,7 +188,7 @@ def _free_blocks(taken: list[bool]) -> list[set[int]]:
 @pytest.mark.exercise("2.5")
 @given(num_slots=st.integers(1, 32), history=st.lists(st.integers(-5, 9).filter(bool), max_size=14))
 def test_a_life_of_buddies(code: ModuleType, num_slots: int, history: list[int]) -> None:
-    """A number above 0 asks for so many slots; −1 gives the oldest block back, −2 the second, …"""
+    """A number above 0 asks for that many slots; −1 frees the oldest block, −2 the second oldest, …"""
     taken = [False] * num_slots
     free = _copy(_free_blocks(taken))
     held: list[tuple[int, int]] = []
@@ -199,7 +199,7 @@ def test_a_life_of_buddies(code: ModuleType, num_slots: int, history: list[int])
             order = (wanted - 1).bit_length()
             fitting = [min(starts) for starts in _free_blocks(taken)[order:] if starts]
             start = code.allocate_buddy(free, wanted)
-            rule = f"{wanted} slots are a block of {2**order}; from the smallest block that is large enough"
+            rule = f"{wanted} slots need a block of {2**order}, from the smallest block that is large enough"
             expect_equal(
                 start,
                 fitting[0] if fitting else None,
@@ -221,6 +221,6 @@ def test_a_life_of_buddies(code: ModuleType, num_slots: int, history: list[int])
             _in_order(free),
             _free_blocks(taken),
             case=f"the free blocks after {case}",
-            rule="every slot is held or free, once; two free buddies are one block",
+            rule="every slot is either held or free; two free buddies are merged into one block",
             state=f"before\n{draw_orders(before, num_slots)}\nafter\n{draw_orders(free, num_slots)}",
         )

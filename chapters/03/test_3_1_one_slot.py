@@ -26,7 +26,7 @@ def test_block_and_offset(
     expect(
         isinstance(got, tuple) and len(got) == 2,
         case=f"translate({position}, {block_size})",
-        rule="two numbers, as a tuple: logical block, offset",
+        rule="return a tuple of two numbers: logical block, offset",
         expected=repr(expected),
         got=got,
     )
@@ -48,7 +48,7 @@ def test_the_slot_of_one_token(code: ModuleType, position: int, expected: int) -
         expected,
         case=f"slot_of({TABLE}, {position}, block_size=4)",
         rule=f"position {position} is in logical block {logical} at offset {offset}; entry {logical} of the "
-        f"table is the physical block, whose first slot is 4 times its number",
+        f"table is the physical block, and its first slot is 4 times its number",
         state=draw_tables({"logical": range(3), "table": TABLE}),
     )
 

@@ -22,7 +22,7 @@ def _expect_slots(code: ModuleType, table: Sequence[int], start: int, end: int, 
     expect(
         isinstance(got, np.ndarray) and got.dtype == np.int64,
         case=case,
-        rule="a slot of a large pool is more than an int32 can hold, and a float is no index",
+        rule="slots of a large pool do not fit into an int32, and a float cannot be an index",
         expected="a NumPy array of int64",
         got=kind_of(got),
     )
@@ -31,7 +31,7 @@ def _expect_slots(code: ModuleType, table: Sequence[int], start: int, end: int, 
         got.tolist(),
         expected,
         case=case,
-        rule=f"one slot for each position from {start} up to and without {end}, each through the table "
+        rule=f"one slot for each position from {start} to {end - 1}, each through the table "
         "entry of its own block",
         state=draw_tables({"position": range(start, end), "slot": expected, "yours": got.tolist()})
         if end - start <= 12
@@ -47,14 +47,14 @@ def test_the_slots_of_a_range(code: ModuleType, start: int, end: int) -> None:
 
 @pytest.mark.exercise("3.2")
 def test_the_pool_may_be_large(code: ModuleType) -> None:
-    block = 2**27 + 5  # times 16 it is beyond an int32
+    block = 2**27 + 5  # times 16, it does not fit into an int32
     table = np.array([1, block], dtype=np.int32)
     got = code.slot_mapping(table, 15, 18, 16)
     expect_equal(
         got.tolist(),
         [31, block * 16, block * 16 + 1],
         case=f"slot_mapping of positions 15 to 17, blocks of 16, table [1, {block:,}] as int32",
-        rule="the product of an int32 array with a number is int32, and wraps at 2³¹: first widen, then "
+        rule="the product of an int32 array with a number is int32, and overflows at 2³¹: convert it, then "
         "multiply",
     )
 

@@ -34,7 +34,7 @@ def test_an_empty_list_says_so(code: ModuleType) -> None:
     with expect_error(
         OutOfBlocksError,
         case="a second pop() from FreeList([7])",
-        rule="an empty list raises the error that its caller waits for, OutOfBlocksError",
+        rule="an empty list raises OutOfBlocksError, which its caller expects",
     ):
         free_list.pop()
 
@@ -58,7 +58,7 @@ def test_the_block_freed_last_comes_first(code: ModuleType) -> None:
         [free_list.pop() for _ in range(4)],
         [1, 7, 3, 5],
         case="FreeList([7, 1, 3, 5]): pop 7 and 1, push 7, push 1, then four times pop()",
-        rule="the block that was freed last is handed out first; then those that never were",
+        rule="the block that was freed last is handed out first; blocks that were never taken come last",
     )
 
 
@@ -69,17 +69,17 @@ def test_a_block_is_freed_once(code: ModuleType) -> None:
     free_list.push(block_id)
     with expect_error(
         InvariantError,
-        case="FreeList([7, 1, 3]): pop() gives 7; push(7), and push(7) once more",
+        case="FreeList([7, 1, 3]): pop() gives 7; push(7), and push(7) again",
         rule="a block that is in the list twice is handed out twice: two sequences would write into it",
     ):
         free_list.push(block_id)
-    expect_equal(len(free_list), 3, case="len() after that", rule="what is refused changes nothing")
+    expect_equal(len(free_list), 3, case="len() after that", rule="a refused push changes nothing")
 
 
 @pytest.mark.exercise("3.3")
 @given(st.permutations(range(1, 7)), st.lists(st.integers(-1, 5), max_size=30))
 def test_free_and_held_are_all_blocks(code: ModuleType, block_ids: list[int], actions: list[int]) -> None:
-    """-1 is a pop; i gives back the i-th of the blocks that are held."""
+    """−1 is a pop; i pushes the i-th of the held blocks."""
     free_list = code.FreeList(block_ids)
     held: list[int] = []
     for number, action in enumerate(actions):
@@ -89,7 +89,9 @@ def test_free_and_held_are_all_blocks(code: ModuleType, block_ids: list[int], ac
             free_list.push(held.pop(action))
         case = f"FreeList({block_ids}) after {number + 1} steps, with the blocks {held} handed out"
         expect_equal(len(set(held)), len(held), case=case, rule="no block is handed out twice")
-        expect_equal(len(free_list), 6 - len(held), case=f"len() of {case}", rule="free + held = all")
+        expect_equal(
+            len(free_list), 6 - len(held), case=f"len() of {case}", rule="each block is free or held"
+        )
 
 
 @pytest.mark.exercise("3.3")
@@ -115,7 +117,7 @@ def test_a_table_grows_on_demand(
     blocks = "1 block" if len(expected) == 1 else f"{len(expected)} blocks"
     tokens = "1 token needs" if num_tokens == 1 else f"{num_tokens} tokens need"
     rule = f"{tokens} {blocks} of 4; the table has {len(table)}, so {missing} more"
-    returns = f"it returns True, there were enough blocks: {rule}, and {len(free)} are free"
+    returns = f"it returns True, since there are enough blocks: {rule}, and {len(free)} are free"
     expect_equal(enough, True, case=f"what {case} returns", rule=returns)
     expect_equal(grown, expected, case=f"the table after {case}", rule=rule)
     expect_equal(len(free_list), len(free) - missing, case=f"free blocks after {case}", rule=rule)
@@ -129,14 +131,14 @@ def test_all_blocks_or_none(code: ModuleType, table: list[int], num_tokens: int,
     enough = code.grow(grown, num_tokens, 4, free_list)
     left = [free_list.pop() for _ in range(len(free_list))]
     state = draw_tables({"table": grown}, free=left, note=f"before: table {table}, free {free}")
-    rule = "too few blocks: it returns False, and neither the table nor the free list has changed"
+    rule = "with too few blocks it returns False, and changes neither the table nor the free list"
     expect_equal(enough, False, case=f"what {case} returns", rule=rule, state=state)
     expect_equal(grown, table, case=f"the table after {case}", rule=rule, state=state)
     expect_equal(
         sorted(left),
         sorted(free),
         case=f"the free blocks after {case}",
-        rule="free + named by tables = all: a block that is neither is lost for ever",
+        rule="every block is free or in a table: a block that is neither is lost for ever",
         state=state,
     )
 
@@ -151,7 +153,7 @@ def test_never_a_block_too_many(code: ModuleType, block_size: int, increments: l
         case = f"a table of {len(table)} blocks of {block_size}: grow(table, {num_tokens + more}, …)"
         needed = -(-(num_tokens + more) // block_size)
         enough = code.grow(table, num_tokens + more, block_size, free_list)
-        rule = f"it returns whether there are enough: it needs {needed} blocks of the 20"
+        rule = f"it returns whether there are enough blocks: it needs {needed} of the 20"
         expect_equal(enough, needed <= 20, case=f"what it returns; {case}", rule=rule)
         if not enough:
             return

@@ -18,7 +18,7 @@ NUM_SLOTS = BLOCK_SIZE * NUM_BLOCKS
 
 
 def _numbered_layer() -> Tensor:
-    """Slot i holds keys around i, and values around 1000 + i; all numbers are different."""
+    """Slot i holds keys near i, and values near 1000 + i. All numbers are different."""
     parts = torch.arange(2.0)[:, None, None, None] * 1000  # [2, 1, 1, 1]
     slots = torch.arange(float(NUM_SLOTS))[None, :, None, None]  # [1, num_slots, 1, 1]
     inside = torch.arange(6.0).view(1, 1, 2, 3) / 10  # [1, 1, num_kv_heads, head_dim]
@@ -48,7 +48,7 @@ def test_each_token_goes_to_its_slot(code: ModuleType, slots: list[int]) -> None
                 elif torch.equal(after[1], before[1]):
                     rule += ". Only the keys were written"
                 elif part == 1 and torch.equal(after[1, slot], key[token]):
-                    rule += ". These are the token's keys"
+                    rule += ". These numbers are the token's keys"
                 wanted = new[token]
             else:
                 rule, wanted = f"{place}: no token goes there, so it stays as it was", before[part, slot]
@@ -76,15 +76,15 @@ def _expect_gathered(code: ModuleType, table: list[int], seq_len: int, padding: 
             shape_of(got),
             tuple(wanted.shape),
             case=f"shape of the {name} of {case}",
-            rule="[seq_len, num_kv_heads, head_dim]: all tokens, and nothing of what lies behind them",
+            rule="[seq_len, num_kv_heads, head_dim]: all tokens, and nothing after them",
         )
-        # All numbers of a token differ from each other's: the first one tells which slot it is.
+        # All numbers are different, so a token's first number tells its slot.
         offset = 0 if name == "keys" else 1000
         seen = [round(number - offset) if number == number else "NaN" for number in got[:, 0, 0].tolist()]
         rule = "position p comes from block_table[p // block_size], offset p % block_size, in the order of "
         rule += "the table; NaN is a slot that this sequence does not own"
         if (name, seen) in (("keys", [slot + 1000 for slot in slots]), ("values", [s - 1000 for s in slots])):
-            rule = "keys come first, then values: these are the other ones"
+            rule = "keys come first, then values: here the two are exchanged"
         expect_equal(seen, slots, case=f"slots whose {name} came from {case}", rule=rule)
         expect(torch.equal(got, wanted), case=case, rule=f"the {name}, all heads, unchanged")
 
@@ -115,7 +115,7 @@ def test_what_is_written_is_gathered(
         expect_equal(
             shape_of(got), tuple(wanted.shape), case=f"shape of the {name}: {case}", rule="all of them"
         )
-        rule = f"the {name} come back, in order; here the first number of each token"
+        rule = f"all {name} come back, in order; the first number of each token is shown"
         expect(
             torch.equal(got, wanted),
             case=case,

@@ -24,7 +24,7 @@ def test_tables_of_a_batch(code: ModuleType, tables: list[list[int]]) -> None:
     expect(
         isinstance(got, np.ndarray) and got.dtype == np.int32,
         case=case,
-        rule="what the tables are, their batch is as well",
+        rule="the batch has the type and the dtype of the tables",
         expected="a NumPy array of int32",
         got=kind_of(got),
     )
@@ -38,7 +38,7 @@ def test_tables_of_a_batch(code: ModuleType, tables: list[list[int]]) -> None:
         got.tolist(),
         [table + [0] * (longest - len(table)) for table in tables],
         case=case,
-        rule="each row begins with its table; behind it stands the null block, 0, which may always be read",
+        rule="each row begins with its table; the rest is the null block, 0, which may always be read",
     )
 
 
@@ -63,16 +63,16 @@ def _expect_attention(code: ModuleType, step: Step, case: str) -> None:
             not bool(got[rows].isnan().any()),
             case=where,
             rule=f"the sequence has {seq_len} tokens; all other slots of its blocks, and blocks in no table, "
-            "hold NaN here. Either such a slot was read, or these rows were not all written",
+            "hold NaN here. Either such a slot was read, or some of these rows were not written",
             expected="no NaN",
             got="NaN",
             state=state,
         )
         error = (got[rows] - wanted[rows]).abs().max().item()
-        rule = f"its queries attend to its own {seq_len} keys, found through row {s} of block_tables, the "
-        rule += "newest token's own included; each row of the output belongs to the same row of the query"
+        rule = f"its queries attend to its own {seq_len} keys, through row {s} of block_tables, with the "
+        rule += "newest token's key; each row of the output belongs to the same row of the query"
         if (got[rows] - unscaled[rows]).abs().max() <= 1e-5:
-            rule = "this is the result with scale 1: hand `scale` on to `attend_one`"
+            rule = "this is the result with scale 1: pass `scale` to `attend_one`"
         expect(
             error <= 1e-5,
             case=where,

@@ -27,7 +27,7 @@ def test_your_blocks_in_the_engine(resolved: ResolvedParts) -> None:
     expect(
         all(b - a <= 3 for a, b in pairwise(held)) and held[0] < max(held),
         case=case,
-        rule="three sequences, which get a block only when their last one is full: growth on demand",
+        rule="growth on demand: each of the three sequences gets a block only when its last block is full",
     )
     stats = engine.stats()
     expect_equal(

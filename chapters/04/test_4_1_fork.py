@@ -32,7 +32,7 @@ def test_the_child_has_a_table_of_its_own(code: ModuleType) -> None:
         parent,
         [3, 1],
         case="the parent's table, after child = fork(parent, ref_cnt) and child.append(2)",
-        rule="two sequences part sooner or later, so each has a list of its own",
+        rule="the two tables will differ sooner or later, so each is a list of its own",
         state=draw_tables({"parent": parent, "child": child}),
     )
 

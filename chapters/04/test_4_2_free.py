@@ -1,4 +1,4 @@
-"""Checks of exercise 4.2: giving up a table's blocks."""
+"""Checks of exercise 4.2: freeing a table's blocks."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_a_shared_block_stays_with_the_others(code: ModuleType) -> None:
 def test_a_table_that_was_freed_is_empty(code: ModuleType) -> None:
     ref_cnt, table = [1, 2, 1], [2, 1]
     code.free(table, ref_cnt)
-    expect_equal(table, [], case="the table after free([2, 1], [1, 2, 1])", rule="it holds nothing more")
+    expect_equal(table, [], case="the table after free([2, 1], [1, 2, 1])", rule="it names no blocks now")
     expect_equal(code.free(table, ref_cnt), [], case="freeing it once more")
     expect_equal(
         ref_cnt,
         [1, 1, 0],
         case="ref_cnt after freeing the same table twice",
-        rule="the second time there is nothing to give up: no count is lowered twice",
+        rule="the second time, the table is empty: no count is lowered twice",
         state=draw_tables({"freed": table, "other": [1]}, ref_cnt),
     )
 
@@ -59,10 +59,10 @@ def test_a_count_never_goes_below_zero(code: ModuleType) -> None:
         ([1, 2, 3], [1, 3, 0, 2], 2),
     ):
         ref_cnt, table = list(before), list(blocks)
-        case = f"free({blocks}, {before}): nobody holds block {bad}"
-        with expect_error(InvariantError, case=case, rule="a bug elsewhere; say so, do not make it worse"):
+        case = f"free({blocks}, {before}): the count of block {bad} is 0 already"
+        with expect_error(InvariantError, case=case, rule="a bug elsewhere: raise, do not make it worse"):
             code.free(table, ref_cnt)
-        rule = "nothing has changed: look at all counts before you lower the first"
+        rule = "nothing changes: check all counts before you lower the first one"
         expect_equal(ref_cnt, before, case=f"ref_cnt after {case}", rule=rule)
         expect_equal(table, blocks, case=f"the table after {case}", rule=rule)
 
@@ -87,6 +87,6 @@ def test_in_the_end_all_is_free(code: ModuleType, contents: list[set[int]], data
     expect_equal(
         sorted(freed),
         sorted(named),
-        case="all blocks that were given back, when all tables are freed",
-        rule="each block once, by its last holder",
+        case="all blocks that `free` returned, after all tables were freed",
+        rule="each block is returned once, by its last holder",
     )

@@ -19,7 +19,7 @@ from minipaged.kv.copy_on_write import BlockCopy
 def _append(
     code: ModuleType, table: list[int], start: int, end: int, pool: BlockPool, *, case: str, rule: str
 ) -> list[BlockCopy] | None:
-    """What `append` returns; where it takes a block that is not there, it should have returned None."""
+    """What `append` returns. If the pool runs out of blocks, it should have returned None."""
     try:
         return code.append(table, start, end, BLOCK_SIZE, pool)
     except OutOfBlocksError as error:
@@ -33,7 +33,7 @@ def _append(
         ([], 0, 1, [1], "the first token needs a block"),
         ([], 0, 4, [1], "four tokens fill one block of 4 exactly"),
         ([], 0, 5, [1, 2], "five tokens need two blocks of 4"),
-        ([1], 1, 2, [1], "the block has room, and this table alone names it: nothing to do"),
+        ([1], 1, 2, [1], "the block has room, and only this table names it: nothing to do"),
         ([1], 4, 5, [1, 2], "the block is full: the next token begins a new one"),
     ],
 )
@@ -45,7 +45,7 @@ def test_a_table_that_shares_nothing_grows(
     found = code.append(tables["A"], start, end, BLOCK_SIZE, pool)
     case = f"append({table}, {start}, {end}, 4, pool): no block is shared"
     state = draw_pool(tables, pool)
-    alone = "a block that this table alone names is written in place, without a copy"
+    alone = "a block that only this table names is written in place, without a copy"
     expect_equal(found, [], case=case, rule=alone, state=state)
     expect_equal(tables["A"], after, case=f"the table after {case}", rule=rule, state=state)
     expect_counts(case, tables, pool)
@@ -76,10 +76,10 @@ def test_one_block_that_two_tables_name(code: ModuleType, end: int, after: list[
 @pytest.mark.parametrize(
     ("start", "end", "num_free", "why"),
     [
-        (4, 5, 0, "one more block is wanted, none is free"),
-        (3, 4, 0, "one copy is wanted, no block is free"),
-        (4, 9, 1, "two more blocks are wanted, one is free"),
-        (3, 9, 2, "a copy and two more blocks are wanted, two are free"),
+        (4, 5, 0, "one more block is needed, none is free"),
+        (3, 4, 0, "one copy is needed, no block is free"),
+        (4, 9, 1, "two more blocks are needed, one is free"),
+        (3, 9, 2, "a copy and two more blocks are needed, two are free"),
     ],
 )
 def test_without_room_nothing_changes(
@@ -89,7 +89,7 @@ def test_without_room_nothing_changes(
     tables = {"A": [pool.allocate()]}
     tables["B"] = code.fork(tables["A"], pool.ref_cnt)
     case = f"append([1], {start}, {end}, 4, pool) of B, A names block 1 too: {why}"
-    rule = "count first what is wanted; say None before anything is taken"
+    rule = "first count the blocks that are needed, and return None before you take any"
     if start == 3:
         rule += ". A copy takes a free block as well"
     found = _append(code, tables["B"], start, end, pool, case=case, rule=rule)
@@ -101,14 +101,16 @@ def test_without_room_nothing_changes(
 @pytest.mark.exercise("4.3")
 @pytest.mark.parametrize(
     ("end", "why"),
-    [(5, "one more block is wanted, and one is free"), (10, "two are wanted and free")],
+    [(5, "one more block is needed, and one is free"), (10, "two are needed, and two are free")],
 )
 def test_the_last_block_can_be_had(code: ModuleType, end: int, why: str) -> None:
     pool = BlockPool(1 + -(-end // BLOCK_SIZE))
     tables = {"A": [pool.allocate()]}
     case = f"append([1], 4, {end}, 4, pool): {why}"
     found = code.append(tables["A"], 4, end, BLOCK_SIZE, pool)
-    expect_equal(found, [], case=case, rule="enough is enough", state=draw_pool(tables, pool))
+    expect_equal(
+        found, [], case=case, rule="there are just enough free blocks", state=draw_pool(tables, pool)
+    )
     expect_counts(case, tables, pool)
 
 
@@ -129,7 +131,7 @@ def test_the_paper_s_figure_8(code: ModuleType) -> None:
         found,
         [BlockCopy(1, 3)],
         case=f"append([7, 1], 7, 8, 4, pool): {case}",
-        rule="token 7 goes into block 1, which A2 reads: A1 gets a new block, and a copy of that one alone",
+        rule="token 7 goes into block 1, which A2 reads: A1 gets a new block, and only block 1 is copied",
         state=draw_pool(tables, pool),
     )
     expect_equal(
@@ -141,7 +143,7 @@ def test_the_paper_s_figure_8(code: ModuleType) -> None:
     )
     expect_counts(case, tables, pool)
     found = code.append(tables["A2"], 7, 8, BLOCK_SIZE, pool)
-    case = "then A2 writes its own token 7: it is the only holder by now"
+    case = "then A2 writes its own token 7: it is the only holder now"
     expect_equal(
         found,
         [],
@@ -174,7 +176,7 @@ def test_a_full_block_is_never_copied(code: ModuleType) -> None:
 
 @pytest.mark.exercise("4.3")
 def test_many_tokens_at_once(code: ModuleType) -> None:
-    """As after a fork in the middle of a table: beams go back to an earlier token, say."""
+    """As after a fork in the middle of a table, for example when beams go back to an earlier token."""
     pool = BlockPool(12)
     tables = {"A": [pool.allocate() for _ in range(3)]}
     tables["B"] = code.fork(tables["A"], pool.ref_cnt)
@@ -184,7 +186,7 @@ def test_many_tokens_at_once(code: ModuleType) -> None:
         found,
         [BlockCopy(2, 4), BlockCopy(3, 5)],
         case=case,
-        rule="every shared block that these positions fall into is replaced, not only one; block 1 is read",
+        rule="every shared block of these positions is replaced, not only one; block 1 is only read",
         state=draw_pool(tables, pool),
     )
     expect_equal(
@@ -205,7 +207,7 @@ def test_blocks_that_are_not_written_stay_shared(code: ModuleType) -> None:
     tables["B"] = code.fork(tables["A"], pool.ref_cnt)
     found = code.append(tables["B"], 5, 7, BLOCK_SIZE, pool)
     case = "append([1, 2, 3], 5, 7, 4, pool), all three blocks shared"
-    rule = "tokens 5 and 6 fall into the second block alone: the others stay as they are"
+    rule = "tokens 5 and 6 are both in the second block: the other blocks do not change"
     expect_equal(found, [BlockCopy(2, 4)], case=case, rule=rule, state=draw_pool(tables, pool))
     expect_equal(tables["B"], [1, 4, 3], case=f"the table after {case}", rule=rule)
     expect_counts(case, tables, pool)
@@ -216,8 +218,8 @@ def test_a_long_table_makes_no_room(code: ModuleType) -> None:
     pool = BlockPool(3)
     tables = {"A": [pool.allocate(), pool.allocate()]}
     tables["B"] = code.fork(tables["A"], pool.ref_cnt)
-    case = "append([1, 2], 2, 3, 4, pool): one copy is wanted, no block is free"
-    rule = "a block that the table has beyond `end` is no room for a copy"
+    case = "append([1, 2], 2, 3, 4, pool): one copy is needed, no block is free"
+    rule = "a block of the table after `end` cannot be used for the copy"
     found = _append(code, tables["B"], 2, 3, pool, case=case, rule=rule)
     expect_equal(found, None, case=case, rule=rule, state=draw_pool(tables, pool))
     expect_equal(tables["B"], [1, 2], case=f"the table after {case}", rule="nothing has changed")
@@ -231,7 +233,7 @@ _STEPS = st.lists(
 
 
 class _Texts:
-    """Sequences without a model: a slot holds the number of the token that was written there."""
+    """Sequences without a model: each slot holds the number of the token that was written there."""
 
     def __init__(self, code: ModuleType, num_blocks: int) -> None:
         self.code = code
@@ -291,7 +293,7 @@ class _Texts:
                 read,
                 text,
                 case=f"the tokens that {name} reads through its table, after {case}",
-                rule="nobody writes into a block that others read",
+                rule="a table never writes into a block that another table reads",
                 state=draw_pool(self.tables, self.pool),
             )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _numbered_cache(num_layers: int = 3, num_blocks: int = 6) -> Tensor:
-    """A different number everywhere."""
+    """A cache in which every number is different."""
     import torch
 
     shape = (num_layers, 2, num_blocks, BLOCK_SIZE, 2, 3)
@@ -26,7 +26,7 @@ def _numbered_cache(num_layers: int = 3, num_blocks: int = 6) -> Tensor:
 
 
 def _origin(cache: Tensor, before: Tensor) -> list[str]:
-    """For each block what it holds: whose contents, or where it is a mixture."""
+    """For each block, the block whose contents it holds, or `?`."""
     found = []
     for block in range(cache.shape[2]):
         whose = [

@@ -1,4 +1,4 @@
-"""Checks of exercise 4.5: parallel sampling, and what it saves."""
+"""Checks of exercise 4.5: parallel sampling, and how many blocks it saves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_samples_begin_with_one_set_of_blocks(code: ModuleType, num_samples: int
     found = code.start_samples(prompt, num_samples, pool.ref_cnt)
     tables = {f"A{i}": table for i, table in enumerate(found, 1)}
     case = f"start_samples([7, 1], {num_samples}, ref_cnt)"
-    rule = "the first sample has the prompt's table, and each other one a fork of it"
+    rule = "the first sample has the prompt's table, and each further sample a fork of it"
     expect_equal(found, [[7, 1]] * num_samples, case=case, rule=rule, state=draw_pool(tables, pool))
     expect_counts(case, tables, pool)
     found[-1].append(2)
@@ -39,7 +39,7 @@ def test_samples_begin_with_one_set_of_blocks(code: ModuleType, num_samples: int
 
 
 def _cache_and_words(num_blocks: int, num_samples: int, steps: int) -> tuple[Tensor, Tensor]:
-    """A cache of which nothing was written, and each token's keys and values: a number of its own."""
+    """An unwritten cache, and keys and values with a different number for each token."""
     import torch
 
     cache = torch.full((2, 2, num_blocks, BLOCK_SIZE, 1, 2), -1.0)
@@ -48,7 +48,7 @@ def _cache_and_words(num_blocks: int, num_samples: int, steps: int) -> tuple[Ten
 
 
 def _read(cache: Tensor, table: Sequence[int], num_tokens: int) -> list[list[int]]:
-    """Of each layer's keys, and of its values: the numbers of a sequence's tokens."""
+    """The numbers of a sequence's tokens, for the keys and the values of each layer."""
     return [
         [int(half[table[i // BLOCK_SIZE], i % BLOCK_SIZE, 0, 0]) for i in range(num_tokens)]
         for layer in cache
@@ -59,7 +59,7 @@ def _read(cache: Tensor, table: Sequence[int], num_tokens: int) -> list[list[int
 def _expect_samples_decode(
     code: ModuleType, num_prompt_tokens: int, num_samples: int, num_steps: int
 ) -> tuple[list[list[int]], BlockPool, int]:
-    """Returns the samples' tables, the pool, and how many blocks were copied."""
+    """Decode and check. Returns the samples' tables, the pool, and the number of copied blocks."""
     pool = BlockPool(2 + num_samples * (-(-(num_prompt_tokens + num_steps) // BLOCK_SIZE)))
     prompt = [pool.allocate() for _ in range(-(-num_prompt_tokens // BLOCK_SIZE))]
     cache, words = _cache_and_words(pool.num_blocks, num_samples, num_steps)
@@ -102,7 +102,7 @@ def test_samples_decode_side_by_side(
         copied,
         num_copies,
         case=f"copies that decode_step returned for {num_samples} samples of {num_prompt_tokens} tokens",
-        rule="a prompt's last block is copied once for each sample but one, if it is not full",
+        rule="if a prompt's last block is not full, it is copied for each sample but one",
     )
 
 
@@ -133,7 +133,7 @@ def test_saved_over_unshared(code: ModuleType, tables: list[list[int]], saving: 
         code.sharing_saving(tables),
         saving,
         case=f"sharing_saving({tables})",
-        rule="entries of tables that need no block of their own, over all entries",
+        rule="divide the entries that need no block of their own by all entries of the tables",
     )
 
 

@@ -23,9 +23,9 @@ from minipaged.kv.block_pool import BlockPool
         ([0.0], [[(3, -1.0), (4, -2.0)]], 1, [(0, 3, -1.0)]),
         ([0.0], [[(3, -1.0), (4, -2.0), (5, -3.0)]], 2, [(0, 3, -1.0), (0, 4, -2.0)]),
         ([-1.0, -2.0], [[(5, -3.0), (6, -0.5)], [(7, -0.25)]], 2, [(0, 6, -1.5), (1, 7, -2.25)]),
-        # Both of the best have the same parent, and the other beam ends.
+        # The two best have the same parent, so the other beam ends.
         ([-1.0, -4.0], [[(5, -1.0), (6, -2.0)], [(7, -0.5), (8, -1.0)]], 2, [(0, 5, -2.0), (0, 6, -3.0)]),
-        # The likelier token is not enough: what counts is the sum.
+        # The most likely token is not enough: the sum decides.
         ([-9.0, -1.0], [[(1, -0.5)], [(2, -5.0)]], 1, [(1, 2, -6.0)]),
         ([-1.0, -1.0], [[(9, -1.0)], [(2, -1.0), (1, -1.0)]], 3, [(0, 9, -2.0), (1, 1, -2.0), (1, 2, -2.0)]),
     ],
@@ -42,7 +42,7 @@ def test_the_best_of_all_beams(
         [tuple(each) for each in got],
         expected,
         case=f"best_extensions({cum_logprobs}, {candidates}, {beam_width}), as (parent, token, sum)",
-        rule="one ranking over all beams by the sum; of equals the earlier beam, then the lower token",
+        rule="rank all candidates together by the sum; among equals, the earlier beam, then the lower token",
     )
 
 
@@ -54,7 +54,7 @@ def test_two_beams_of_one_block(code: ModuleType, parents: list[int]) -> None:
     found = code.follow(tables, parents, pool)
     named = {f"new {i}": table for i, table in enumerate(found)}
     case = f"follow([[1], [2]], {parents}, pool)"
-    rule = "beam i of the next step goes on from the blocks of its parent, parents[i]"
+    rule = "beam i of the next step begins with the blocks of its parent, parents[i]"
     expect_equal(
         found, [[parent + 1] for parent in parents], case=case, rule=rule, state=draw_pool(named, pool)
     )
@@ -62,8 +62,10 @@ def test_two_beams_of_one_block(code: ModuleType, parents: list[int]) -> None:
 
 
 def _figure_9() -> tuple[BlockPool, dict[str, list[int]]]:
-    """The four candidates before the dotted line. Block 13 stands for the paper's block 0, which is
-    our null block."""
+    """The four candidates before the dotted line.
+
+    Block 13 stands for the paper's block 0, which is our null block.
+    """
     pool = pool_handing_out(14, [13, 1, 3, 5, 6, 7, 2, 4, 8])
     blocks = {name: pool.allocate() for name in (13, 1, 3, 5, 6, 7, 2, 4, 8)}
     for shared, count in ((13, 4), (1, 3), (3, 3)):

@@ -14,7 +14,7 @@ def test_your_blocks_in_the_engine(resolved: ResolvedParts) -> None:
     from minipaged.course.ch04.beams import expect_beams
     from minipaged.course.in_engine import run_in_engine
 
-    # The likeliest token alone, so that samples are greedy and can be held against the oracle.
+    # Only the most likely token can be sampled, so samples are greedy and can be compared with the oracle.
     samples = SamplingParams(n=3, top_k=1, max_tokens=12, ignore_eos=True)
     engine = run_in_engine(resolved, stage=4, block_size=4, num_blocks=160, params=samples)
     stats = engine.stats()
@@ -25,5 +25,5 @@ def test_your_blocks_in_the_engine(resolved: ResolvedParts) -> None:
         expected="some blocks copied, and some saved",
         got=f"{stats.num_copied_blocks} blocks copied, {stats.sharing_saving:.0%} saved",
     )
-    # Beams differ in their tokens, so that one which reads another's would be found out.
+    # Beams differ in their tokens, so a beam that read another one's blocks would give other tokens.
     expect_beams(resolved, BeamSearchParams(beam_width=4, max_tokens=14, ignore_eos=True))

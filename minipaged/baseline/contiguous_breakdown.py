@@ -1,4 +1,4 @@
-"""What each slot of a contiguous KV cache is good for at one moment; see `kv/breakdown.py`."""
+"""What each slot of a contiguous KV cache is used for at one moment; see `kv/breakdown.py`."""
 
 from __future__ import annotations
 

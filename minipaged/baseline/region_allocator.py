@@ -1,7 +1,7 @@
 """RegionAllocator: the interface of the allocator that divides the slots of a contiguous KV cache.
 
-Without block tables, attention finds a token in slot `region start + position`. So the slots of a sequence
-must be contiguous, and all that it may ever need are taken when its request is admitted (paper, section 3).
+Without block tables, attention finds a token in slot `region start + position`. So a sequence's slots must be
+contiguous, and when its request is admitted, it takes all slots that it may ever need (paper, section 3).
 There are two allocators: `first_fit.FirstFitAllocator`, and the paper's baseline `buddy.BuddyAllocator`.
 """
 

@@ -90,7 +90,7 @@ def make_case(
         memory: at least `cache_numbers(...)` random numbers. The case has their dtype and device.
         shuffled: give the sequences' blocks a random order; otherwise the blocks of a sequence follow each
             other.
-        poisoned: write NaN to the slots behind each sequence's end.
+        poisoned: write NaN to the slots after each sequence's end.
     """
     num_blocks = num_blocks_of(spans, block_size)
     kv_shape = (2, num_blocks, block_size, shape.num_kv_heads, shape.head_dim)

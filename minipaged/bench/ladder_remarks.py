@@ -125,8 +125,8 @@ def _reason(before: StageResult, after: StageResult) -> str:
         case _ if after.prefix_cache_hits:
             return (
                 f"{after.prefix_cache_hits:,} of {after.prefix_cache_queries:,} prompt tokens were found in "
-                f"the cache: too few beside {after.num_output_tokens:,} output tokens, which must always be "
-                "computed."
+                f"the cache: few compared with {after.num_output_tokens:,} output tokens, which must always "
+                "be computed."
             )
         case _:
             return (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COMMANDS = "/reset forgets the conversation, /exit or Ctrl-D leaves, Ctrl-C stops an answer"
 
 OWN = SamplingParams(temperature=0.2, top_p=0.9, max_tokens=256)
-"""How an answer is sampled where neither an option nor the model's generation_config says it."""
+"""How an answer is sampled, for settings that neither an option nor the model's generation_config gives."""
 
 ANSWER_SHARE = 4
 """A quarter of max_model_len is reserved for the answer, or less if --max-tokens is less."""
@@ -74,8 +74,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_models_values(defaults: SamplingDefaults) -> SamplingParams:
-    """The command's own values, and in their place those that the model's files name. How long an answer
-    may be is not theirs to say."""
+    """The command's own values, overridden by those in the model's files.
+
+    The files do not decide how long an answer may be.
+    """
     params = defaults.params()
     named = {name: getattr(params, name) for name in defaults.named if name != "max_tokens"}
     return replace(OWN, **named)

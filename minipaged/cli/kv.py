@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def describe(model: ModelShape, dtype: str) -> str:
-    """One line: the model's figures that matter here."""
+    """One line with the model's figures that determine the cache."""
     count = model.num_parameters
     parameters = ""
     if count is not None:
@@ -127,7 +127,7 @@ def describe(model: ModelShape, dtype: str) -> str:
 
 
 def formula(shape: KVShape) -> str:
-    """Bytes per token, with the numbers in their places."""
+    """The formula for bytes per token, with the numbers filled in."""
     return (
         f"KV bytes per token = 2 (K and V) × {shape.num_layers} layers × {shape.num_kv_heads} KV heads × "
         f"{shape.head_dim} × {shape.dtype_bytes} bytes = {_bytes(shape.bytes_per_token)}"
@@ -135,7 +135,7 @@ def formula(shape: KVShape) -> str:
 
 
 def context_lengths(longest: int) -> list[int]:
-    """512 and its doubles below `longest`, then `longest` itself."""
+    """The lengths 512, 1024, 2048, … below `longest`, then `longest` itself."""
     lengths = []
     length = SHORTEST_LENGTH
     while length < longest:

@@ -1,4 +1,4 @@
-"""What requests of several lengths take: as a table, or in words where the terminal is too narrow for one."""
+"""The blocks and bytes of requests of several lengths, as a table, or as text in a narrow terminal."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class LengthRow:
 
     Attributes:
         num_tokens: the length.
-        num_blocks: that a request of this length takes.
-        num_bytes: of these blocks.
+        num_blocks: number of blocks that a request of this length takes.
+        num_bytes: size of these blocks in bytes.
         num_fitting: requests of this length that fit; `None` if there is no amount of memory.
         marked: whether the model was not trained for this length.
     """
@@ -35,7 +35,7 @@ class LengthRow:
     def of(
         cls, shape: KVShape, block_size: int, length: int, pool_blocks: int | None, longest_trained: int
     ) -> LengthRow:
-        """The row of a length in tokens, with a pool of so many blocks, the null block included."""
+        """The row for a length in tokens and a pool of `num_blocks` blocks, including the null block."""
         num_blocks = blocks_needed(length, block_size)
         return cls(
             num_tokens=length,

@@ -109,7 +109,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--block-size", type=positive_int, metavar="N", default=16, help="tokens per block (default 16)"
     )
     parser.add_argument("--dtype", choices=get_args(DType), default="auto", help="(default auto)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default auto)")
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="auto, cpu, cuda, cuda:N or mps (experimental) (default auto)",
+    )
     parser.add_argument(
         "--load-format",
         choices=get_args(LoadFormat),
@@ -155,7 +159,7 @@ def run(args: argparse.Namespace) -> int:
         workloads=tuple(results),
     )
     if args.out is not None:
-        args.out.write_text(whole.to_json())
+        args.out.write_text(whole.to_json(), encoding="utf-8")
     if args.plot is not None:
         from minipaged.view.ladder_plot import plot_ladder
 

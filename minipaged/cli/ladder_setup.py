@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NUM_REQUESTS = 32
 MAX_MODEL_LEN = 256
-"""The context to which the workload is scaled, unless the model's is shorter. A short one, for speed."""
+"""The context to which the workload is scaled, unless the model's is shorter. It is short, to save time."""
 
 NUM_LONGEST = 3
 """Number of requests of the maximum length that fit into the default KV memory. The memory must be scarce."""

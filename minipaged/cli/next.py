@@ -63,5 +63,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _about_the_file(results: Iterable[ExerciseResult]) -> str:
-    """What `minipaged check` says of a file that cannot be used; empty if it can."""
+    """The message of `minipaged check` for a file that cannot be used; empty for other files."""
     return "\n".join(text for each in results if each.is_of_the_file for text in each.texts)

@@ -27,7 +27,7 @@ def add_sampling_arguments(
 
     Args:
         parser: the command's.
-        own: what the command takes for an option that is not given.
+        own: the command's values for options that are not given.
         model_goes_first: whether it asks the model's generation_config before.
     """
 
@@ -78,7 +78,7 @@ def add_sampling_arguments(
 
 
 def sampling_params(args: argparse.Namespace, own: SamplingParams) -> SamplingParams:
-    """What was asked of the sampler, and the command's own for the rest.
+    """The options that were given, and the command's own values for the others.
 
     Raises:
         SamplingParamsError: a value out of its range.

@@ -1,4 +1,4 @@
-"""Waiting for tests at a terminal: which one is running, on a line that is written anew."""
+"""Waiting for tests at a terminal: one line, which is rewritten, shows the running test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def shown_meanwhile() -> Iterator[Look]:
-    """Shows on stderr what is called within the block; where that is no terminal, a line now and then."""
+    """Within the block, show the running test on stderr; without a terminal, as a line now and then."""
     console = stderr_console()
     if not console.is_terminal:
         yield every_ten_seconds(sys.stderr)
@@ -29,7 +29,7 @@ def shown_meanwhile() -> Iterator[Look]:
         shown: list[TestInTime] = []
 
         def look(running: TestInTime) -> None:
-            if not shown:  # not before, since other lines may be written until then
+            if not shown:  # only now, since other lines may have been written before
                 stack.enter_context(status)
             shown[:] = [running]
             status.update(Text(str(running)))
@@ -40,11 +40,11 @@ def shown_meanwhile() -> Iterator[Look]:
 def readers_progress(
     before: str, chapters: Sequence[Chapter] | None = None
 ) -> list[tuple[Chapter, list[ExerciseResult]]]:
-    """The reader's results, as `progress`, shown while they are found.
+    """The reader's results, as from `progress`. The running test is shown meanwhile.
 
     Args:
-        before: a line for who waits, if tests must be run.
-        chapters: which; all, if not given.
+        before: a line to show if tests have to be run.
+        chapters: the chapters; all if not given.
     """
     from minipaged.course.progress import progress
 

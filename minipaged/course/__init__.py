@@ -1,9 +1,9 @@
-"""The course: its exercises, how they are checked, and how its files are made. See README.md here.
+"""The course: its exercises, how they are checked, and how its files are generated. See README.md here.
 
 In a notebook:
 
->>> from minipaged.course import check, code
->>> mine = code(1)        # the reader's functions; the solution's where one is not written yet
+>>> from minipaged.course import check, code >>> mine = code(1)        # the reader's functions; the
+solution's for those not written yet
 >>> check("1.1")          # the same as `minipaged check 1.1`, drawn
 """
 

@@ -1,4 +1,4 @@
-"""Which functions a failing test is about, and which earlier ones they stand on."""
+"""Which functions a failing test is about, and which earlier functions they need."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ def to_blame(
     call: Call | None = None,
     about: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
-    """Which functions of an exercise failed: the one that raised; else those that the test's marker names;
-    else those of the case; else the one that was called last; else those that the test calls; else all.
+    """Which functions of an exercise failed.
+
+    The first of these that gives a name decides: the function that raised, the names in the test's marker,
+    the names in the message's case, the function that was called last, the functions that the test calls. If
+    none does, all functions of the exercise are named.
 
     Args:
-        exercise: whose test failed.
-        code: that was checked.
-        error: why.
-        call: the test's last one.
+        exercise: the exercise whose test failed.
+        code: the code that was checked.
+        error: why the test failed.
+        call: the last call that the test made.
         about: the names in the test's marker.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -50,14 +53,17 @@ def to_blame(
 
 
 def _among(exercise: Exercise, words: set[str]) -> tuple[str, ...]:
-    """Those of an exercise's names that are among these words. A class is named by making an object,
-    which every case of its methods does: it counts where nothing else is named."""
+    """The exercise's names that are among these words.
+
+    Every case of a method also names the class, to make an object. So a class counts only if no method is
+    named.
+    """
     named = tuple(name for name in exercise.names if name.rpartition(".")[2] in words)
     return named or tuple(name for name in exercise.names if name.partition(".")[0] in words)
 
 
 def is_of_the_file(code: Implementation, error: BaseException) -> bool:
-    """Whether an error keeps the whole checked file from use: it is not Python, or its import failed."""
+    """Whether an error makes the whole checked file unusable: it is not Python, or its import failed."""
     if isinstance(error, SyntaxError):
         return error.filename == str(code.path)
     if isinstance(error, StoppedError) and error.whole_file:
@@ -67,15 +73,14 @@ def is_of_the_file(code: Implementation, error: BaseException) -> bool:
 
 
 def innermost(code: Implementation, error: BaseException) -> str:
-    """The function of the checked file that was running when the error came, as `Class.method`; empty if
-    none was."""
+    """The checked file's function in which the error arose, as `Class.method`; empty if there is none."""
     frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     names = [each.co_qualname for each in frames if each.co_filename == str(code.path)]
     return names[-1].partition(".<locals>")[0] if names else ""
 
 
 def raised_inside(exercise: Exercise, code: Implementation, error: BaseException) -> bool:
-    """Whether an error comes out of one of the exercise's functions, and not out of its test."""
+    """Whether an error was raised inside one of the exercise's functions, and not in its test."""
     return any(
         frame.f_code.co_filename == str(code.path) and frame.f_code.co_qualname in exercise.names
         for frame, _ in traceback.walk_tb(error.__traceback__)
@@ -83,13 +88,15 @@ def raised_inside(exercise: Exercise, code: Implementation, error: BaseException
 
 
 def needed(exercise: Exercise, code: Implementation, called: Collection[str] = ()) -> tuple[str, ...]:
-    """The functions and classes of the chapter's earlier exercises that this one's call in the checked
-    file, directly or through others; in order.
+    """The functions and classes of earlier exercises in the chapter that this exercise uses, in order.
+
+    It may use them directly or through other functions of the checked file.
 
     Args:
-        exercise: that stands on others.
-        code: whose file is read. The engine's, and one that is not Python, need nothing.
-        called: what else counts as the exercise's: what its test has called.
+        exercise: the exercise that may use others.
+        code: the code whose file is read. The result is empty for the engine's code, and for a file that is
+            not Python.
+        called: further names that count as the exercise's: the functions that its test has called.
     """
     if code.name == "engine":
         return ()

@@ -1,6 +1,6 @@
-"""`pytest chapters/04`, started by hand: it watches another process, in which the tests run.
+"""`pytest chapters/04`, started by hand: pytest watches a second process, in which the tests run.
 
-So they always come to their end, whatever the code does that they check; see `watched.py`.
+So a run always finishes, even if the checked code loops for ever; see `watched.py`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ _WITHOUT_TESTS = (
     "show_fixtures_per_test",
     "cacheshow",
 )
-"""Options with which pytest shows something and runs no tests."""
+"""Options with which pytest only shows something and runs no tests."""
 
 
 def runs_by_itself(config: pytest.Config) -> bool:
-    """Whether this process of pytest runs tests, and watches no other one: somebody else watches it, or
-    looks at it in a debugger, or it runs no tests at all."""
+    """Whether this process of pytest runs the tests itself, without a second process.
+
+    It does if another process watches it already, if a debugger is attached, or if it runs no tests at
+    all.
+    """
     option = config.option
     return bool(
         config.getoption("--chapter-results") is not None
@@ -39,7 +42,7 @@ def runs_by_itself(config: pytest.Config) -> bool:
         or is_debugged()
         or option.usepdb
         or option.trace
-        or config.invocation_params.plugins  # of a program that calls pytest, and cannot be started again
+        or config.invocation_params.plugins  # a program called pytest: we cannot start that program again
         or hasattr(config, "workerinput")
         or getattr(option, "numprocesses", None)  # pytest-xdist watches its workers itself
         or getattr(option, "dist", "no") != "no"
@@ -48,14 +51,14 @@ def runs_by_itself(config: pytest.Config) -> bool:
 
 
 def run_watched_pytest(config: pytest.Config) -> int:
-    """Run pytest once more as it was called, and watch it.
+    """Run pytest again with the same arguments, and watch it.
 
     Returns:
         Its exit code.
     """
     capture = config.pluginmanager.getplugin("capturemanager")
     if isinstance(capture, CaptureManager):
-        capture.suspend_global_capture(in_=True)  # a debugger in the other process asks on this one's stdin
+        capture.suspend_global_capture(in_=True)  # a debugger in the other process reads this process's stdin
     look, impl = every_ten_seconds(sys.stderr), str(config.getoption("--impl"))
     with tempfile.TemporaryDirectory() as folder:
         journal = Path(folder) / "journal.jsonl"
@@ -75,4 +78,4 @@ def run_watched_pytest(config: pytest.Config) -> int:
 
 def _say_what_ended(result: TestResult) -> None:
     number = result.exercise or f"chapter {result.chapter}"
-    print(f"\n{number} {result.test} did not come to its end; the others go on", file=sys.stderr)
+    print(f"\n{number} {result.test} did not finish; the other tests go on", file=sys.stderr)

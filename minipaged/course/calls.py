@@ -1,7 +1,7 @@
-"""Calls: what a chapter's test asks of the code that it checks, noted before it is asked.
+"""Calls: the calls that a chapter's test makes to the checked code, recorded before they are made.
 
-When a function raises, its test has not come to the line that says what was expected. So every call is
-noted as it is made, with copies of its arguments: `raised.py` shows it, and what the right answer is.
+When a function raises, its test has not reached the line that says what was expected. So every call is
+recorded when it is made, with copies of its arguments. `raised.py` shows the call and the right answer.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from types import ModuleType
 
 @dataclass
 class Call:
-    """One call, from a test into the checked code.
+    """One call from a test to the checked code.
 
     Attributes:
-        function: that was called, for its parameters' names.
-        name: the function's, or the method's as `Class.method`.
-        args, kwargs: copies, made before the call. An object of a class of the checked code is there
-            as its `Made`, a method's own one as the first.
-        has_returned, result: how it ended, if it did not raise.
+        function: the function that was called, for its parameters' names.
+        name: the function's name, or the method's as `Class.method`.
+        args, kwargs: copies, made before the call. An object of a class in the checked code is replaced by
+            its `Made`. For a method, the first argument is the object itself.
+        has_returned, result: whether the call returned, and what.
     """
 
     function: Callable[..., object]
@@ -35,7 +35,7 @@ class Call:
 
 
 class Made:
-    """How an object of a checked class came to its state: made with these arguments, then these calls."""
+    """How an object of a checked class got its state: the arguments of its constructor, then the calls."""
 
     def __init__(self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         self.name, self.args, self.kwargs = name, args, kwargs
@@ -46,22 +46,22 @@ class Made:
         return f"{self.name}({', '.join(arguments)})"
 
     def snapshot(self) -> Made:
-        """As it is now, whatever is called afterwards."""
+        """A copy that later calls do not change."""
         other = Made(self.name, self.args, self.kwargs)
         other.calls = list(self.calls)
         return other
 
 
 class WatchedModule(ModuleType):
-    """A module whose functions and classes of some names are watched; all else is the module's own.
+    """A module that records the calls of some of its functions and classes. All other names are unchanged.
 
-    Calls from inside the module are not noted: the test's own call is the case. Within one test, that is:
-    `forget` begins anew.
+    Only calls from the test are recorded, not those from inside the module. `forget` clears the record for
+    the next test.
 
     Args:
         module: the module.
-        names: of its functions, classes and methods.
-        before: called with the name before each call that is noted; what it raises, the call raises.
+        names: the functions, classes and methods to record.
+        before: called with the name before each recorded call. If it raises, the call raises the same.
     """
 
     last_call: Call | None
@@ -76,8 +76,8 @@ class WatchedModule(ModuleType):
         self._before = before
         self.last_call = None
         self.called = set()
-        self._is_inside = False  # of a call that is noted
-        self._made: dict[int, tuple[object, Made]] = {}  # holds the objects, so that no id comes twice
+        self._is_inside = False  # a recorded call
+        self._made: dict[int, tuple[object, Made]] = {}  # keeps the objects, so that ids are unique
         for name in {name.partition(".")[0] for name in names}:
             value = module.__dict__.get(name)
             if isinstance(value, type):
@@ -87,7 +87,7 @@ class WatchedModule(ModuleType):
                 self.__dict__[name] = self._watched(value, name)
 
     def forget(self) -> None:
-        """Nothing was called yet."""
+        """Clear the record of calls."""
         self.last_call, self._is_inside = None, False
         self.called = set()
         self._made.clear()
@@ -158,18 +158,18 @@ class WatchedModule(ModuleType):
         memo: dict[int, object] = {key: made.snapshot() for key, (_, made) in self._made.items()}
         try:
             return copy.deepcopy((args, dict(kwargs)), memo)
-        except Exception:  # whatever cannot be copied is shown as it is by then
+        except Exception:  # an object that cannot be copied is shown in its later state
             return args, kwargs
 
 
 def answer(call: Call, module: ModuleType) -> tuple[object, tuple[object, ...], Mapping[str, object]]:
-    """The same call of another module's code, with copies of the arguments.
+    """Make the same call to another module's code, with copies of the arguments.
 
     Returns:
-        What it returns, and the arguments as they are afterwards.
+        What the call returns, and the arguments after the call.
 
     Raises:
-        Exception: what that code raises.
+        Exception: anything that the other code raises.
     """
     made_by_us = _made_in([*call.args, *call.kwargs.values()])
     memo: dict[int, object] = {id(made): _rebuilt(made, module) for made in made_by_us}

@@ -1,4 +1,4 @@
-"""Chapter and Exercise: what the course knows of each, as values. Imports nothing heavy."""
+"""Chapter and Exercise: the data that the course has on each. This module imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Exercise:
     """One task.
 
     Attributes:
-        number: chapter and place in it, such as `"4.2"`.
-        names: what the reader writes: functions, or methods as `"Class.method"`; the first one gives
-            the exercise its name.
-        title: what it is about, in a few words.
+        number: the chapter and the exercise's place in it, such as `"4.2"`.
+        names: the functions that the reader writes, methods as `"Class.method"`. The first one is the
+            exercise's name.
+        title: the subject, in a few words.
         section: the heading in the chapter that explains it, word for word.
-        stretch: whether the chapter can be finished without it.
+        stretch: whether the exercise is optional.
     """
 
     number: str
@@ -46,8 +46,8 @@ class Chapter:
         number: 1 to 8.
         slug: names its files: `ch01_{slug}.py`, `{slug}.md`.
         title: as in the chapter's heading.
-        minutes: how long it takes.
-        exercises: in the order in which they are solved.
+        minutes: how long the chapter takes.
+        exercises: in the order in which to solve them.
     """
 
     number: int
@@ -63,7 +63,7 @@ class Chapter:
 
     @property
     def folder(self) -> str:
-        """Its folder in `chapters/`: `01`."""
+        """The name of its folder in `chapters/`: `01`."""
         return f"{self.number:02}"
 
     def exercise_of(self, name: str) -> Exercise | None:
@@ -78,7 +78,7 @@ def chapter_of(number: str) -> int:
     """The chapter of the exercise `"4.2"`: 4.
 
     Raises:
-        CourseError: not the number of an exercise.
+        CourseError: `number` is not the number of an exercise.
     """
     match = _NUMBER.fullmatch(number)
     if match is None:

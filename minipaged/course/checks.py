@@ -1,4 +1,4 @@
-"""Running a chapter's tests in a process of their own, so that a file that was just saved is read anew."""
+"""Run a chapter's tests in a separate process, so that a file that was just saved is read again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RAN = (0, 1)  # pytest's exit codes: all passed, some failed
 
 
 def default_impl() -> str:
-    """Whose code is checked unless it is said: `MINIPAGED_IMPL`, or the reader's."""
+    """Whose code is checked by default: the value of `MINIPAGED_IMPL`, or the reader's."""
     return os.environ.get("MINIPAGED_IMPL") or "mine"
 
 
@@ -42,12 +42,12 @@ def run_tests(
     Args:
         chapters: at least one.
         impl: as for `implementation`.
-        exercise: only the tests of this one, and of those before it that its functions call.
-        warm: whether more runs will come, so that a process is kept for them: see `warm.py`.
-        look: called meanwhile, with the test that runs.
+        exercise: run only its tests, and the tests of the earlier exercises that its functions call.
+        warm: whether to keep a process for later runs: see `warm.py`.
+        look: called during the run with the test that is running.
 
     Raises:
-        CourseError: there is no such code to check, or the tests could not be run.
+        CourseError: the code does not exist, or the tests could not be run.
     """
     for chapter in chapters:
         implementation(chapter, impl)
@@ -69,7 +69,7 @@ def run_tests(
 
 
 class _Run:
-    """How pytest is called, and where it writes."""
+    """How pytest is called, and where it writes its results."""
 
     def __init__(self, arguments: Sequence[str], folder: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -79,12 +79,12 @@ class _Run:
         self._root = str(folders.root())
 
     def begin_warm(self) -> Process:
-        """In a process that has imported much, where there is one."""
+        """Run in a process that has imported the slow modules already, if the system allows it."""
         request = Request(self._arguments, self._root, str(self.output), dict(os.environ))
         return begin_warm(request) or self.spawn()
 
     def spawn(self) -> Process:
-        """In a new process."""
+        """Run in a new process."""
         with self.output.open("wb") as stream:
             return Spawned(
                 [sys.executable, "-m", "pytest", *self._arguments],
@@ -98,10 +98,10 @@ class _Run:
 def check_numbered(
     number: str, impl: str | None = None, *, warm: bool = False, look: Look | None = None
 ) -> CheckReport:
-    """Check a chapter, `"4"`, or an exercise, `"4.2"`. `warm` and `look` are as for `run_tests`.
+    """Check a chapter, `"4"`, or an exercise, `"4.2"`. `warm` and `look` are as in `run_tests`.
 
     Raises:
-        CourseError: there is none of that number.
+        CourseError: there is no chapter or exercise of that number.
     """
     chosen = default_impl() if impl is None else impl
     exercise = registry.exercise(number).number if "." in number else None
@@ -123,7 +123,10 @@ def check_numbered(
 
 
 def _remember(chapter: Chapter, results: list[TestResult], exercise: str | None, digest: str) -> None:
-    """For `minipaged next` and `progress`: all of a chapter, or one exercise of a chapter that is known."""
+    """Keep results for `minipaged next` and `progress`.
+
+    They are the results of a whole chapter, or of one exercise of a chapter whose other results are kept.
+    """
     if exercise is None:
         remember(chapter, results, digest)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 _MOST_FREE = 16
-"""Blocks of a free list that are drawn: the next ones."""
+"""How many blocks of a free list are drawn, from its front."""
 
 
 def draw_tables(
@@ -15,12 +15,12 @@ def draw_tables(
     free: Sequence[int] | None = None,
     note: str = "",
 ) -> str:
-    """Block tables, and beside each named block its reference count.
+    """Draw block tables, and the reference count of each block in them.
 
     Args:
-        tables: name of the sequence -> its block ids.
-        ref_cnt: counts by block id; those that differ from the number of tables that name the block
-            are marked.
+        tables: maps a sequence's name to its block ids.
+        ref_cnt: counts by block id. A count is marked if it differs from the number of tables that name the
+            block.
         free: the free list, if there is one.
         note: a last line.
 
@@ -57,11 +57,11 @@ def draw_tables(
 
 
 def draw_slots(regions: Sequence[tuple[str, int]], num_slots: int, width: int = 64) -> str:
-    """Runs of slots as one bar, with a legend. A short run still gets a character.
+    """Draw runs of slots as one bar, with a legend. Even a short run gets a character.
 
     Args:
-        regions: (what it is, how many slots), in the order of their addresses.
-        num_slots: all of them; what is left over at the end is free.
+        regions: (name, number of slots), in the order of their addresses.
+        num_slots: number of slots in all. Slots after the last region are free.
         width: characters of the bar.
 
     >>> print(draw_slots([("A", 8), ("-", 4), ("B", 4)], 32, width=16))

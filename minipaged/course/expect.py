@@ -1,7 +1,7 @@
-"""What a chapter's tests say when an answer is wrong.
+"""Assertions for a chapter's tests, with messages for a wrong answer.
 
-A bare `assert` says that two values differ. These say which case it was, what was expected, what
-came, the rule that it breaks and, if given, the state as a drawing.
+A bare `assert` says only that two values differ. These assertions show the case, the expected value, the
+value that came, the broken rule and, if given, a drawing of the state.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from contextlib import contextmanager
 _NOTHING = object()
 
 
-class Wrong(AssertionError):  # noqa: N818 (the state that it stands for)
+class Wrong(AssertionError):  # noqa: N818 (named for the state that it means)
     """A wrong answer.
 
     Attributes:
-        case: what was asked, in words or as a call.
-        expected, got: as they are shown.
-        rule: what always holds, and does not here; or what to look at.
+        case: the question, in words or as a call.
+        expected, got: the texts that are shown.
+        rule: the rule that is broken, or what to look at.
         state: a drawing; see `minipaged/course/drawing.py`.
     """
 
@@ -34,10 +34,10 @@ class Wrong(AssertionError):  # noqa: N818 (the state that it stands for)
 
 
 def expect_equal(got: object, expected: object, *, case: str, rule: str = "", state: str = "") -> None:
-    """Values are equal, and of one kind: a float that should be an int is wrong, as is a list of them.
+    """Check that two values are equal and of the same kind: a float in place of an int is wrong.
 
     Raises:
-        Wrong: they are not.
+        Wrong: they differ.
     """
     if got != expected or _kind(got) != _kind(expected):
         shown_got, shown_expected = show(got), show(expected)
@@ -50,10 +50,10 @@ def expect_equal(got: object, expected: object, *, case: str, rule: str = "", st
 def expect_close(
     got: float, expected: float, *, case: str, within: float = 1e-9, rule: str = "", state: str = ""
 ) -> None:
-    """Numbers are equal up to `within`, an absolute difference.
+    """Check that two numbers differ by at most `within`.
 
     Raises:
-        Wrong: they are not, or `got` is no number.
+        Wrong: they differ by more, or `got` is not a number.
     """
     is_number = isinstance(got, int | float) and not isinstance(got, bool)
     if not is_number or not abs(got - expected) <= within:
@@ -63,10 +63,10 @@ def expect_close(
 def expect(
     holds: bool, *, case: str, rule: str, expected: str = "", got: object = _NOTHING, state: str = ""
 ) -> None:
-    """Something that is always true. `got` is shown as a value; a string as it is.
+    """Check that a condition is true. `got` is shown as a value; a string is shown unchanged.
 
     Raises:
-        Wrong: it is not.
+        Wrong: it is false.
     """
     if not holds:
         shown_got = "" if got is _NOTHING else got if isinstance(got, str) else show(got)
@@ -75,10 +75,10 @@ def expect(
 
 @contextmanager
 def expect_error(error: type[Exception], *, case: str, rule: str = "") -> Iterator[None]:
-    """The block raises this error.
+    """Check that the block raises this error.
 
     Raises:
-        Wrong: it does not. Other errors pass through.
+        Wrong: the block does not raise. Other errors pass through.
     """
     try:
         yield
@@ -88,7 +88,7 @@ def expect_error(error: type[Exception], *, case: str, rule: str = "") -> Iterat
 
 
 def show(value: object) -> str:
-    """A value as messages show it: integers with separators, short."""
+    """A value as messages show it: short, integers with thousands separators."""
     if isinstance(value, bool) or value is None:
         text = repr(value)
     elif isinstance(value, int):
@@ -104,7 +104,7 @@ def show(value: object) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What a value is, for an answer of the wrong kind: an array with its dtype, a tuple with its length."""
+    """The kind of a value, for messages: an array with its dtype, a tuple with its length."""
     dtype = getattr(value, "dtype", None)
     if dtype is not None:
         is_numpy = type(value).__module__ == "numpy"
@@ -115,7 +115,7 @@ def kind_of(value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """What `==` does not see: whether numbers are whole, and whether a row of them is a list."""
+    """The differences that `==` ignores: int or float, list or tuple."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         inner = sorted({_kind(each) for each in value})
         return f"{type(value).__name__} of {' and '.join(inner) or 'nothing'}"

@@ -1,4 +1,4 @@
-"""Figures of the chapters: one size, one look, readable in print, for the colour-blind, and in words."""
+"""The chapters' figures: one style, readable in print and for colour-blind readers, with a text for each."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HATCHES = ("", "///", "...", "xx", "\\\\\\", "++")
-"""For areas: the same as the colours, for those who see none."""
+"""Hatches for areas: they distinguish the same areas as the colours do."""
 
 STYLES = ("-", "--", "-.", ":")
-"""For lines, likewise."""
+"""Styles for lines, for the same reason."""
 
 __all__ = ["COLOURS", "HATCHES", "STYLES", "figure", "label_bars", "show"]
 
 
 def figure(title: str, x: str, y: str, *, width: float = 7.0, height: float = 3.2) -> tuple[Figure, Axes]:
-    """One set of axes. When all is drawn, `show` it.
+    """Make a figure with one set of axes. When everything is drawn, `show` it.
 
     Args:
-        title: what is to be seen, as a sentence.
+        title: what the figure shows, as a sentence.
         x, y: the axes' labels, with units.
         width, height: in inches; 7 fits a page of 800 pixels.
     """
@@ -43,13 +43,13 @@ def figure(title: str, x: str, y: str, *, width: float = 7.0, height: float = 3.
 
 
 def show(made: Figure, alt: str) -> None:
-    """Show a figure below the cell, with words for those who do not see it.
+    """Show a figure below the cell, with a description for readers who cannot see it.
 
-    It is shown as HTML: pages and slides drop the words that come with a bare PNG.
+    The figure is shown as HTML, because pages and slides drop the description of a bare PNG.
 
     Args:
-        made: the figure; closed afterwards.
-        alt: its alternative text: what kind of figure it is, and what it shows, in full sentences.
+        made: the figure. It is closed afterwards.
+        alt: the alternative text: the kind of figure and what it shows, in full sentences.
     """
     import matplotlib.pyplot as plt
     from IPython.display import display

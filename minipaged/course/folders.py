@@ -1,4 +1,4 @@
-"""Where the course's files are: in a clone of the repository, beside the package."""
+"""Where the course's files are, in a clone of the repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def root() -> Path:
     """The repository's folder.
 
     Raises:
-        CourseError: the package is installed without the repository, so there are no chapters.
+        CourseError: the package was installed without the repository, so there are no chapters.
     """
     folder = Path(minipaged.__file__).resolve().parent.parent
     if not (folder / "chapters" / "conftest.py").is_file():
@@ -25,7 +25,7 @@ def root() -> Path:
 
 
 def shown(path: Path) -> str:
-    """A path as messages show it: from the repository's folder, where it is in there."""
+    """A path as messages show it: relative to the repository's folder if it is inside."""
     try:
         return path.relative_to(root()).as_posix()
     except ValueError:
@@ -33,17 +33,17 @@ def shown(path: Path) -> str:
 
 
 def exercise_file(chapter: Chapter) -> Path:
-    """What the reader fills in."""
+    """The file that the reader fills in."""
     return root() / "exercises" / f"{chapter.stem}.py"
 
 
 def solution_file(chapter: Chapter) -> Path:
-    """The source of the stubs, with the marked bodies."""
+    """The solution file: the source of the stub, with marked bodies."""
     return root() / "solutions" / f"{chapter.stem}.py"
 
 
 def solution_text(chapter: Chapter) -> str:
-    """What is in the solution file.
+    """The text of the solution file.
 
     Raises:
         CourseError: this copy of the repository has no solutions.
@@ -55,7 +55,7 @@ def solution_text(chapter: Chapter) -> str:
 
 
 def no_solutions(chapter: Chapter) -> CourseError:
-    """The error of what needs them: checks do not, so a reader may take the folder away."""
+    """The error for code that needs the solutions. Checks do not, so a reader may delete the folder."""
     path = shown(solution_file(chapter))
     return CourseError(
         f"there is no {path} in this copy of the repository: get it back with `git checkout {path}`"
@@ -86,5 +86,5 @@ def hints_file(chapter: Chapter) -> Path:
 
 
 def state_folder() -> Path:
-    """What the course remembers on this machine: results of checks, and which hints were shown."""
+    """The folder for what the course keeps on this machine: results of checks, and which hints were shown."""
     return root() / ".minipaged"

@@ -1,9 +1,9 @@
-"""Writes what the course generates from its sources. For those who write chapters.
+"""Write the course's generated files. For authors of chapters.
 
-    python -m minipaged.course.generate            all of it, for all chapters
+    python -m minipaged.course.generate            everything, for all chapters
     python -m minipaged.course.generate 4          chapter 4
     python -m minipaged.course.generate 4 --only stubs
-    python -m minipaged.course.generate --check    write nothing; say what is out of step
+    python -m minipaged.course.generate --check    write nothing; list the files that are out of date
 
 Stubs come from `solutions/`, notebooks and interview pages from `chapters/NN/*.md`. Notebooks are
 executed, which takes up to a minute each; `--only` leaves them out.
@@ -26,12 +26,12 @@ KINDS = ("stubs", "interview", "notebooks")
 
 
 def stub_of(chapter: Chapter) -> str:
-    """The text that the exercise file begins with."""
+    """The exercise file's text before the reader changes it."""
     return make_stub(folders.solution_text(chapter))
 
 
 def is_untouched(chapter: Chapter) -> bool:
-    """Whether the exercise file is as it was in the beginning, however an editor has saved it.
+    """Whether the exercise file still has its first text, whatever line ends or encoding an editor uses.
 
     Raises:
         OSError: there is no such file.
@@ -43,7 +43,7 @@ def is_untouched(chapter: Chapter) -> bool:
 
 
 def out_of_step(chapter: Chapter, kinds: Sequence[str] = KINDS) -> list[str]:
-    """What differs from its source, in words. The reader's own work in `exercises/` does as well."""
+    """The generated files that differ from their source, in words. This includes the reader's own work."""
     found = []
     exercises, interview = folders.exercise_file(chapter), folders.interview_file(chapter)
     if "stubs" in kinds and not (exercises.is_file() and is_untouched(chapter)):
@@ -63,7 +63,7 @@ def write(chapter: Chapter, kinds: Sequence[str]) -> None:
     """Write a chapter's generated files.
 
     Raises:
-        CourseError: a source that is not as it should be.
+        CourseError: a source is malformed.
     """
     if "stubs" in kinds:
         folders.exercise_file(chapter).write_text(stub_of(chapter), encoding="utf-8")
@@ -78,7 +78,7 @@ def write(chapter: Chapter, kinds: Sequence[str]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns 1 if `--check` finds something, 2 for bad input."""
+    """Run the command. Returns 1 if `--check` finds a difference, 2 for bad input."""
     parser = argparse.ArgumentParser(prog="python -m minipaged.course.generate", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("chapters", nargs="*", type=int, help="default: all")

@@ -24,16 +24,16 @@ _LEVEL = re.compile(r"## ([1-9])")
 
 
 def read_hints(chapter: Chapter) -> dict[str, tuple[str, ...]]:
-    """The hints of a chapter, by exercise, the slightest first.
+    """The hints of a chapter, by exercise, the smallest hint first.
 
     Raises:
-        CourseError: the file is not as described above.
+        CourseError: the file does not have the format above.
     """
     return parse_hints(folders.hints_file(chapter).read_text(encoding="utf-8"))
 
 
 def parse_hints(text: str) -> dict[str, tuple[str, ...]]:
-    """The same, from the file's text."""
+    """The hints in the text of a file; see `read_hints`."""
     found: dict[str, list[list[str]]] = {}
     number, in_code = "", False
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Which hints the reader has seen: kept on this machine, so that `minipaged hint` shows the next one."""
+"""Which hints the reader has seen, kept on this machine. So `minipaged hint` can show the next one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def num_shown(exercise: str) -> int:
 
 
 def note_shown(exercise: str, level: int) -> None:
-    """Note that the hints up to `level` were shown."""
+    """Record that the hints up to `level` were shown."""
     shown = _read()
     shown[exercise] = max(level, shown.get(exercise, 0))
     _file().parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Implementation: whose code is checked. A module with the names of the chapter's exercises."""
+"""Implementation: the code that is checked, a module with the names of the chapter's exercises."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Implementation:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing can be missing: not the reader's."""
+        """Whether every exercise is sure to be written: true for all but the reader's code."""
         return self.name in ("solutions", "engine")
 
     def load(self) -> ModuleType:
         """Execute the file.
 
         Raises:
-            Exception: whatever the reader's file raises when it is imported.
+            Exception: anything that the reader's file raises when it is imported.
         """
         if self.name == "engine":
             return importlib.import_module(_engine_module(self.chapter))
@@ -49,12 +49,12 @@ class Implementation:
         """The file's text.
 
         Raises:
-            SyntaxError: Python could not read it; see `read_source`.
+            SyntaxError: Python could not read the file; see `read_source`.
         """
         return read_source(self.path)
 
     def written(self) -> frozenset[str]:
-        """The exercises of the chapter that no longer raise `NotYet`: right or wrong.
+        """The exercises of the chapter that no longer raise `NotYet`, whether right or wrong.
 
         Raises:
             SyntaxError: the file is not Python.
@@ -65,7 +65,7 @@ class Implementation:
         return frozenset(numbers - stubs.unwritten(self.source(), str(self.path)).keys())
 
     def unwritten(self, exercise: Exercise) -> tuple[str, ...]:
-        """The functions of an exercise that still raise `NotYet`, in order; none if the file is not
+        """The functions of an exercise that still raise `NotYet`, in order. Empty if the file is not
         Python."""
         if self.is_complete:
             return ()
@@ -76,12 +76,14 @@ class Implementation:
         return tuple(name for name in exercise.names if name in missing)
 
     def has_begun(self, exercise: Exercise) -> bool:
-        """Whether some functions of an exercise are written, and others are to do."""
+        """Whether some functions of an exercise are written and others are not."""
         return 0 < len(self.unwritten(exercise)) < len(exercise.names)
 
     def where(self, exercise: Exercise, name: str | None = None) -> str:
-        """File and line of an exercise, or of that function of it, to be shown; in a file that is not
-        Python, of the error."""
+        """File and line of an exercise or of one of its functions, for messages.
+
+        If the file is not Python, it is the line of the error.
+        """
         try:
             line = stubs.line_of(self.source(), name or exercise.name)
         except SyntaxError as error:
@@ -90,10 +92,10 @@ class Implementation:
 
 
 def implementation(chapter: Chapter, name: str) -> Implementation:
-    """Whose code: `"mine"`, `"solutions"`, `"engine"`, or a folder that holds exercise files.
+    """The implementation of a name: `"mine"`, `"solutions"`, `"engine"`, or a folder of exercise files.
 
     Raises:
-        CourseError: no such folder, or no file for this chapter in it.
+        CourseError: there is no such folder, or it has no file for this chapter.
     """
     if name == "engine":
         spec = importlib.util.find_spec(_engine_module(chapter))
@@ -117,17 +119,17 @@ def implementation(chapter: Chapter, name: str) -> Implementation:
 
 
 def load_file(path: Path, name: str) -> ModuleType:
-    """Execute a Python file as a module of that name, also if it was executed before.
+    """Execute a Python file as a module of that name, even if it was executed before.
 
     Raises:
-        Exception: whatever the file raises.
+        Exception: anything that the file raises.
     """
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up while it is being executed
-    # Compiled here, and not by the loader: a file that is saved twice in a second is read twice.
+    sys.modules[name] = module  # dataclasses look up their module while it is executed
+    # The loader would miss a second save within one second, so the file is compiled here.
     exec(compile(read_source(path), str(path), "exec"), module.__dict__)
     return module
 

@@ -1,4 +1,4 @@
-"""Your code in the engine: the real engine, on the embedded model, held against the oracle."""
+"""Run the reader's code in the real engine, on the embedded model, and compare it with the oracle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROMPTS = (
     "The old dog",
     "Once upon a time there was a little boy. He had a red ball, and",
 )
-"""Of different lengths, two with a common beginning, so that blocks fill unevenly."""
+"""Prompts of different lengths, two with a common beginning, so that blocks fill unevenly."""
 
 
 def run_in_engine(
@@ -37,23 +37,23 @@ def run_in_engine(
     may_be_idle: Sequence[str] = (),
     **options: Unpack[EngineOptions],
 ) -> LLMEngine:
-    """Serve some prompts with the reader's parts, and hold the greedy tokens against the oracle's.
+    """Serve some prompts with the reader's parts, and compare the greedy tokens with the oracle's.
 
     Args:
-        resolved: the parts; each of the reader's must be called, or the test proves nothing.
+        resolved: the parts. Each part of the reader's must be called, or the test proves nothing.
         stage: the stage of the engine, 1 to 8.
         prompts: served together.
-        params: greedy; 24 tokens each, unless given.
-        after_step: called after every step; by default the engine checks its own bookkeeping.
+        params: sampling parameters; greedy, with 24 tokens each, if not given.
+        after_step: called after every step. By default the engine checks its own bookkeeping.
         may_be_idle: parts that this run does not call.
-        options: of `EngineConfig`, beyond those of the stage.
+        options: further options of `EngineConfig`.
 
     Returns:
         The engine after the run.
 
     Raises:
-        Wrong: a token is not the oracle's, an invariant is broken, or a part was not called.
-        Exception: what the reader's code raises.
+        Wrong: a token differs from the oracle's, an invariant is broken, or a part was not called.
+        Exception: anything that the reader's code raises.
     """
     loaded = load_model("tiny", dtype=torch.float32, device=torch.device("cpu"))
     defaults = EngineOptions(
@@ -97,7 +97,7 @@ def _expect_greedy(oracle: PreTrainedModel, output: RequestOutput, resolved: Res
                 case=f"{_ran(resolved)}, prompt {output.prompt!r}",
                 expected="the tokens that transformers gives",
                 got=f"another token at place {wrong} of the output: {show(completion.token_ids)}",
-                rule="whatever the blocks, greedy tokens stay the same",
+                rule="greedy tokens do not depend on how keys and values are stored",
             )
 
 

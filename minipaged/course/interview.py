@@ -1,6 +1,6 @@
-"""Interview questions: one page per chapter, collected from its text.
+"""Interview questions: one page for each chapter, collected from its text.
 
-In a chapter, a question is a folded element of the class `interview`:
+In a chapter, a question is a `<details>` element of the class `interview`:
 
     <details class="interview">
     <summary>Why does the KV cache bound the batch?</summary>
@@ -27,7 +27,7 @@ _QUESTION = re.compile(
 
 @dataclass(frozen=True)
 class Question:
-    """An interview question, and in Markdown what a strong answer contains."""
+    """An interview question and, in Markdown, what a strong answer contains."""
 
     question: str
     answer: str
@@ -37,7 +37,7 @@ def questions(text: str) -> list[Question]:
     """The questions in a chapter's text.
 
     Raises:
-        CourseError: a folded element of the class that is not as described above.
+        CourseError: a `<details>` element of this class does not have the format above.
     """
     found = [
         Question(" ".join(match["question"].split()), match["answer"].strip())

@@ -1,7 +1,8 @@
-"""The journal of a run of tests: what was found so far, and which test is running.
+"""The journal of a test run: the results so far, and the test that is running.
 
-It is written line by line as the tests run, so that it is there when their process is not any more: a run
-that goes on in another process goes on with the same journal. Whoever waits for a run reads it meanwhile.
+It is written line by line while the tests run, so that it survives the process that runs them. When a run
+goes on in another process, that process continues the same journal. The process that waits for the run reads
+the journal meanwhile.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ Kind = Literal["begins", "stands", "pauses", "found", "ends"]
 
 @dataclass(frozen=True)
 class Running:
-    """A test that has begun.
+    """A test that has started.
 
     Attributes:
-        result: what becomes of the test if it does not end. Its text is empty until time is up.
-        seconds: how long it may take; 0 for any time.
+        result: the test's result if it does not end. Its text is empty until the time is up.
+        seconds: how long the test may take; 0 for no limit.
     """
 
     result: TestResult
@@ -31,12 +32,12 @@ class Running:
 
 @dataclass(frozen=True)
 class Record:
-    """What is in a journal.
+    """The contents of a journal.
 
     Attributes:
-        results: of the tests that have ended, or were ended.
-        running: the test that has begun and not ended, if there is one.
-        status: pytest's exit code, if it came to its end.
+        results: the results of the tests that have ended or were stopped.
+        running: the test that has started and not ended, if there is one.
+        status: pytest's exit code; `None` if pytest has not finished.
     """
 
     results: tuple[TestResult, ...] = ()
@@ -45,21 +46,21 @@ class Record:
 
 
 class Journal:
-    """Writes a journal, at its end."""
+    """Appends to a journal."""
 
     def __init__(self, path: Path) -> None:
         self._stream = path.open("a", encoding="utf-8")
 
     def begins(self, result: TestResult, seconds: float) -> None:
-        """A test begins; both as in `Running`."""
+        """A test begins. The arguments are as in `Running`."""
         self._write("begins", {"result": result.to_json(), "seconds": seconds})
 
     def stands(self, result: TestResult) -> None:
-        """The time of the test that runs is up: what becomes of it if it does not end all the same."""
+        """The running test's time is up; this is its result if it still does not end."""
         self._write("stands", result.to_json())
 
     def pauses(self) -> None:
-        """Somebody looks at the test in a debugger: it may take any time."""
+        """A user looks at the test in a debugger, so it has no limit."""
         self._write("pauses", None)
 
     def found(self, result: TestResult) -> None:
@@ -67,12 +68,12 @@ class Journal:
         self._write("found", result.to_json())
 
     def ends(self, status: int) -> None:
-        """The run has come to its end."""
+        """The run has finished."""
         self._write("ends", status)
         self.close()
 
     def close(self) -> None:
-        """Nothing more is written here."""
+        """Close the file."""
         self._stream.close()
 
     def _write(self, kind: Kind, content: object) -> None:
@@ -81,7 +82,7 @@ class Journal:
 
 
 def read_journal(path: Path) -> Record:
-    """What is in it by now; nothing, if it was not begun."""
+    """The contents of a journal so far; an empty record if the file does not exist."""
     if not path.is_file():
         return Record()
     results: list[TestResult] = []
@@ -89,7 +90,7 @@ def read_journal(path: Path) -> Record:
     status: int | None = None
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         if not line.endswith("\n"):
-            break  # the rest of it is still to come, or never will
+            break  # the rest of the line is not written yet, or never will be
         kind, content = json.loads(line)
         if kind == "begins":
             running = Running(TestResult.from_json(content["result"]), content["seconds"])
@@ -107,5 +108,5 @@ def read_journal(path: Path) -> Record:
 
 
 def traces_file(journal: Path) -> Path:
-    """Where the watchdog of a run writes what was running when it ended the process."""
+    """The file in which the watchdog of a run writes the stack when it ends the process."""
     return journal.with_suffix(".traces")

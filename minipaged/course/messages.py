@@ -1,4 +1,4 @@
-"""The words for a test that is *todo* or *wrong*."""
+"""The texts for a test that is *todo* or *wrong*."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _AS_IT_IS = ("state", "printed", "at")
 def todo_line(
     exercise: Exercise, code: Implementation, missing: NotYet, waiting: tuple[str, ...] = ()
 ) -> str:
-    """One line for an exercise that nobody has written, or of which a test waits for another one.
+    """One line for an exercise that is not written, or whose test needs another one that is not.
 
     Args:
-        exercise: that is to do.
-        code: that is checked.
-        missing: what was met.
-        waiting: the functions that the test is about, of `to_blame`.
+        exercise: the exercise.
+        code: the code that is checked.
+        missing: the error that the test raised.
+        waiting: the functions that the test is about, from `to_blame`.
     """
     if missing.exercise != exercise.number:
         names = ", ".join(waiting or exercise.names)
@@ -43,7 +43,7 @@ def todo_line(
 
 
 def todo_engine_line(chapter: Chapter, wanted: list[str]) -> str:
-    """The line for the test in the engine, as long as none of its exercises is written."""
+    """The line for the test in the engine while none of the chapter's exercises is written."""
     return f"todo  chapter {chapter.number} in the engine: it can run with your code from {wanted[0]} on"
 
 
@@ -58,17 +58,17 @@ def wrong_text(
     call: Call | None = None,
     place: tuple[str, int] | None = None,
 ) -> str:
-    """Some lines for a test that failed: the case, expected, got, rule, state, smallest, next.
+    """The text for a failed test: its case, expected, got, rule, state, smallest case and next step.
 
     Args:
-        exercise: whose test it is; `None` for the test in the engine.
-        code: that was checked.
+        exercise: the test's exercise; `None` for the test in the engine.
+        code: the code that was checked.
         test: the test's name.
         error: why it failed.
-        blamed: which of the exercise's functions failed, of `to_blame`; without any, all of them.
-        printed: what the code has printed.
-        call: the last one that the test made, if it made any: the case of code that raises.
-        place: file and line where it was, if the error does not say.
+        blamed: the functions of the exercise that failed, from `to_blame`. If it is empty, all of them.
+        printed: what the code printed.
+        call: the last call that the test made, if any. It is the case if the code raises.
+        place: file and line of the error, if the error does not say.
     """
     if is_of_the_file(code, error):
         return _of_the_file(code, error, place, printed)
@@ -76,7 +76,7 @@ def wrong_text(
         heading = f"wrong  chapter {code.chapter.number}, your code in the engine"
     else:
         names = blamed or exercise.names
-        # Of several, the line of one would point to the wrong place as often as to the right one.
+        # With several functions, the line of one of them could point to the wrong place.
         where = code.where(exercise, names[0]) if len(names) == 1 else folders.shown(code.path)
         heading = f"wrong  {exercise.number} {', '.join(names)} ({where})"
     lines = [heading, *_field("test", test)]
@@ -99,7 +99,7 @@ def wrong_text(
 def _of_the_file(
     code: Implementation, error: BaseException, place: tuple[str, int] | None, printed: str
 ) -> str:
-    """The file is not Python, or cannot be imported: the same text for all of its exercises."""
+    """The text for a file that is not Python or cannot be imported, the same for all of its exercises."""
     if isinstance(error, SyntaxError):
         why = _field("raised", f"{type(error).__name__}: {error.msg}")
         place = None if error.lineno is None else (str(code.path), error.lineno)
@@ -111,7 +111,7 @@ def _of_the_file(
 
 
 def _of_a_call(call: Call, code: Implementation, error: BaseException) -> list[str]:
-    """It raised; or the test did, which could not go on with what was returned."""
+    """Lines for a call that raised, or whose result made the test raise."""
     try:
         expected = raised.expected_of(call, implementation(code.chapter, "solutions").load())
     except CourseError:  # a copy of the repository without the solutions
@@ -120,7 +120,7 @@ def _of_a_call(call: Call, code: Implementation, error: BaseException) -> list[s
     remark = ""
     if call.has_returned and not (isinstance(error, StoppedError) and innermost(code, error)):
         lines += _field("got", show(call.result))
-        remark = ", in the test: it cannot go on with what it got"
+        remark = ", in the test: it cannot use what it got"
     lines += _why(error, remark) + _field("at", raised.place_of(error, code, call))
     return [
         *lines,
@@ -130,7 +130,7 @@ def _of_a_call(call: Call, code: Implementation, error: BaseException) -> list[s
 
 
 def _in_the_engine(code: Implementation, error: BaseException) -> list[str]:
-    """It raised where no test called it: in the engine, or when the file was imported."""
+    """Lines for an error that did not come from a test's call: in the engine, or in the import."""
     lines = _why(error) + _field("at", raised.place_of(error, code, None))
     frame = raised.call_in_engine(error, code)
     exercise = None if frame is None else code.chapter.exercise_of(frame.f_code.co_qualname)
@@ -141,14 +141,14 @@ def _in_the_engine(code: Implementation, error: BaseException) -> list[str]:
 
 
 def _why(error: BaseException, remark: str = "") -> list[str]:
-    """What it raised; of a test that was stopped, why."""
+    """The line that says what was raised, or why the test was stopped."""
     if isinstance(error, StoppedError):
         return _field("stopped", f"{error}{remark}")
     return _field("raised", f"{raised.one_line(error)}{remark}")
 
 
 def _field(label: str, text: str) -> list[str]:
-    """Nothing, if there is no text."""
+    """The lines of one field; none if there is no text."""
     if not text:
         return []
     lines: list[str] = []
@@ -165,7 +165,7 @@ def _to_read(code: Implementation) -> str:
 
 
 def _smallest(error: BaseException) -> str:
-    """The arguments of the smallest failing case, where hypothesis has found one."""
+    """The arguments of the smallest failing case, if hypothesis has found one."""
     for note in getattr(error, "__notes__", ()):
         if note.startswith(_SMALLEST):
             return _arguments(note[note.index("(") + 1 : note.rindex(")")])
@@ -173,11 +173,11 @@ def _smallest(error: BaseException) -> str:
 
 
 def _arguments(inside: str) -> str:
-    """One line for each argument of hypothesis's call, without its remarks and our fixtures."""
+    """One line for each argument of hypothesis's call, without its comments and our fixtures."""
     arguments: list[str] = []
     for line in inside.splitlines():
-        bare = line.partition("# ")[0].strip()  # it remarks which parts do not matter
-        if line.startswith("    ") and line[4:5].strip(" )]}"):  # not the inside, or end, of the last one
+        bare = line.partition("# ")[0].strip()  # hypothesis comments on arguments that do not matter
+        if line.startswith("    ") and line[4:5].strip(" )]}"):  # a new argument begins here
             arguments.append(bare)
         elif arguments and bare:
             arguments[-1] += bare if arguments[-1].endswith("(") else f" {bare}"

@@ -1,10 +1,10 @@
-"""NotYet: what an exercise raises that nobody has written."""
+"""NotYet: the error of an exercise that is not written yet."""
 
 from __future__ import annotations
 
 
 class NotYet(NotImplementedError):  # noqa: N818 (readers see it in every stub)
-    """An exercise that is still to do.
+    """The exercise is not written yet.
 
     Args:
         exercise: its number, such as `"4.2"`.

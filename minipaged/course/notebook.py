@@ -1,4 +1,4 @@
-"""What a chapter's notebook uses: the reader's code, checks, bugs, and the reader's engine."""
+"""What a chapter's notebook uses: the reader's code, checks, bugs, and the reader's parts for the engine."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from minipaged.options import EngineOptions
 
 
 class Code:
-    """A chapter's functions: the reader's where they are written, and the solution's elsewhere.
+    """A chapter's functions: the reader's if they are written, and the solution's if not.
 
-    The solution stands in so that a notebook can be read to its end before everything is solved; it
-    says so, once for each exercise.
+    With the solution's functions, a notebook can be run to its end before everything is solved. A remark says
+    so, once for each exercise.
     """
 
     def __init__(self, chapter: Chapter, impl: str) -> None:
@@ -51,15 +51,15 @@ class Code:
         if exercise.number not in self._said:
             self._said.add(exercise.number)
             Console(markup=False, highlight=False).print(
-                f"Exercise {exercise.number}, {exercise.name}, is not written yet: going on with the "
-                "solution's. Run this cell again when yours is there.",
+                f"Exercise {exercise.number}, {exercise.name}, is not written yet: using the solution's "
+                "instead. Run this cell again when you have written yours.",
                 style="yellow",
             )
         return getattr(self._solution, name)
 
 
 def code(chapter: int) -> Code:
-    """The functions of a chapter's exercises, as saved now.
+    """The functions of a chapter's exercises, from the file as it is saved now.
 
     Raises:
         CourseError: there is no such chapter.
@@ -72,7 +72,7 @@ def check(number: str | int) -> CheckReport:
     """Check a chapter or an exercise: what `minipaged check` shows.
 
     Raises:
-        CourseError: there is none of that number.
+        CourseError: there is no chapter or exercise of that number.
     """
     report = check_numbered(str(number), warm=True, look=every_ten_seconds(sys.stderr))
     if report.remark:
@@ -84,23 +84,24 @@ def bug(chapter: int, name: str) -> ModuleType:
     """The chapter's functions, solved, with one bug in them.
 
     Raises:
-        CourseError: the chapter has no bug of that name, or the solutions are not there.
+        CourseError: the chapter has no bug of that name, or the solutions are missing.
     """
     return zoo.load_mutant(registry.chapter(chapter), name)
 
 
 def my_parts(*chapters: int, **options: Unpack[EngineOptions]) -> ResolvedParts:
-    """The engine's parts with all that the reader has written, in these chapters or in any:
-    `LLM("tiny", parts=my_parts().parts)`.
+    """The engine's parts, with everything that the reader has written in these chapters.
+
+    Use them as `LLM("tiny", parts=my_parts().parts)`.
 
     Args:
-        chapters: their numbers; without any, all.
-        options: of the engine that is to run with them, as `LLM` takes them. Parts of another layout are
-            left out: `my_parts(kv_layout="contiguous")`.
+        chapters: numbers of chapters; all chapters if none is given.
+        options: the engine's options, as for `LLM`. Parts that do not fit them are left out, such as the
+            paged ones with `my_parts(kv_layout="contiguous")`.
 
     Raises:
         CourseError: there is no such chapter.
-        NotYet: nothing is written that the engine can run with.
+        NotYet: the reader has not written any exercise that the engine can use.
     """
     chosen = [registry.chapter(number) for number in chapters] or registry.chapters()
     sources: list[Implementation] = [implementation(chapter, default_impl()) for chapter in chosen]

@@ -1,6 +1,4 @@
-"""Notebooks: a chapter's Markdown (jupytext), turned into cells, executed, laid out as slides, and written
-as `.ipynb`.
-"""
+"""Notebooks: turn a chapter's Markdown (jupytext) into an executed `.ipynb`, laid out as slides."""
 
 from __future__ import annotations
 
@@ -17,13 +15,13 @@ from minipaged.course.chapter import Chapter
 from minipaged.course.slides import OUTPUT_COLUMNS, lay_out
 
 CELL_SECONDS = 300
-"""Longer than any cell takes, also on a machine that is busy with something else."""
+"""Longer than any cell takes, even on a busy machine."""
 
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 def cells_of(chapter: Chapter) -> NotebookNode:
-    """The chapter as a notebook that nobody has executed. The same source gives the same notebook."""
+    """The chapter as a notebook that is not executed. The same source gives the same notebook."""
     notebook = jupytext.read(folders.chapter_source(chapter), fmt="md")
     kept = [cell for cell in notebook.cells if cell.source.strip()]
     for number, cell in enumerate(kept):
@@ -36,7 +34,7 @@ def cells_of(chapter: Chapter) -> NotebookNode:
 
 
 def execute(notebook: NotebookNode, folder: Path, impl: str) -> NotebookNode:
-    """Run all cells in `folder`, with the exercises of `impl`; a cell that fails stops it.
+    """Run all cells in `folder`, with the exercises of `impl`. The first cell that fails stops the run.
 
     Raises:
         CellExecutionError: a cell raised, or took longer than `CELL_SECONDS`.
@@ -55,10 +53,10 @@ def execute(notebook: NotebookNode, folder: Path, impl: str) -> NotebookNode:
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
         store_widget_state=False,
-        coalesce_streams=True,  # what one cell prints is one output, however it was flushed
+        coalesce_streams=True,  # all that a cell prints is one output, also if it was flushed
     )
     executed = client.execute(env=environment)
-    # The kernel adds its own version; the outputs should be the same on every machine.
+    # The kernel adds its version, but the outputs should be the same on every machine.
     executed.metadata = NotebookNode({"kernelspec": NotebookNode(_KERNEL)})
     return executed
 
@@ -77,7 +75,7 @@ def write_executed(chapter: Chapter) -> Path:
 
 
 def differences(chapter: Chapter) -> list[str]:
-    """Where the notebook's cells are not those of its source; empty if the two are in step."""
+    """How the notebook's cells differ from its source; empty if they agree."""
     path = folders.notebook_file(chapter)
     if not path.is_file():
         return [f"{folders.shown(path)} is missing"]

@@ -12,7 +12,7 @@ from minipaged.errors import CourseError
 from minipaged.loading.loader import LoadedModel
 
 TIE = 1e-4
-"""Where the oracle's two best logits are within this of each other, either is right."""
+"""If the oracle's two best logits differ by at most this, either token is right."""
 
 
 def llama_of(loaded: LoadedModel) -> PreTrainedModel:
@@ -45,15 +45,15 @@ def llama_of(loaded: LoadedModel) -> PreTrainedModel:
     missing, unexpected = model.load_state_dict(weights, strict=False)
     if unexpected or set(missing) - {"lm_head.weight"}:
         raise CourseError(f"transformers has other weights than {loaded.name}: {missing} {unexpected}")
-    model.generation_config = GenerationConfig()  # nothing is taken from the model's own settings
+    model.generation_config = GenerationConfig()  # ignore the generation settings of the model
     return model
 
 
 @torch.inference_mode()
 def distance_to_greedy(model: PreTrainedModel, prompt: Sequence[int], output: Sequence[int]) -> list[float]:
-    """For each output token, how far its logit is below the oracle's best, given all tokens before it.
+    """For each output token, how far its logit is below the oracle's best logit, given all tokens before it.
 
-    0 where it is the oracle's token. A difference up to `TIE` is a tie.
+    The distance is 0 for the oracle's own token. A distance of at most `TIE` is a tie.
     """
     logits = model(torch.tensor([[*prompt, *output]])).logits[0].float()  # [T, vocab]
     predicting: Tensor = logits[len(prompt) - 1 : -1]  # [len(output), vocab]

@@ -1,4 +1,4 @@
-"""What the end of a test says of its exercise: the test as an item of pytest, its error as a TestResult."""
+"""From pytest's items and errors to TestResults."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def place_of(item: pytest.Item) -> tuple[Chapter, Exercise | None]:
     """The chapter of a test, and its exercise; `None` for the test in the engine.
 
     Raises:
-        UsageError: it has neither marker, or names an exercise or a function that there is not.
+        UsageError: the test has neither marker, or names an exercise or a function that does not exist.
     """
     chapter, number = chapter_at(item.path), number_of(item)
     if number is None and item.get_closest_marker("in_engine") is None:
@@ -56,13 +56,13 @@ def impl_of(config: pytest.Config) -> str:
 
 
 def watched_by(item: pytest.Item) -> WatchedModule | None:
-    """The module that the test checks, if it was loaded."""
+    """The module that the test checks; `None` if it was not loaded."""
     code = getattr(item, "funcargs", {}).get("code")
     return code if isinstance(code, WatchedModule) else None
 
 
 def if_it_never_ends(item: pytest.Item) -> TestResult:
-    """The result of a test that begins, without a text."""
+    """The result that a test gets if it never ends, still without a text."""
     chapter, exercise = place_of(item)
     names = () if exercise is None else exercise.names
     return TestResult(
@@ -78,12 +78,12 @@ def if_it_never_ends(item: pytest.Item) -> TestResult:
 
 
 def result_of(item: pytest.Item, error: BaseException | None, printed: str = "") -> TestResult:
-    """What a test found.
+    """The result of a test.
 
     Args:
         item: the test.
-        error: why it failed; `None` if it did not.
-        printed: what the checked code has printed.
+        error: why the test failed; `None` if it passed.
+        printed: what the checked code printed.
     """
     chapter, exercise = place_of(item)
     source = implementation(chapter, impl_of(item.config))

@@ -1,4 +1,4 @@
-"""Progress: the state of every exercise, found by the tests, and remembered until a file changes."""
+"""Progress: the state of every exercise, found by the tests and kept until a file changes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def progress(
     look: Look | None = None,
     unsaved: Callable[[str], None] | None = None,
 ) -> list[tuple[Chapter, list[ExerciseResult]]]:
-    """The reader's results in these chapters, or in all.
+    """The reader's results in some chapters, or in all.
 
     Args:
-        chapters: which; all, if not given.
-        before: called with the chapters whose tests must be run, before that is done.
-        look: called while they run, with the test that does.
-        unsaved: called with a line, if the results cannot be remembered.
+        chapters: the chapters; all if not given.
+        before: called with the chapters whose tests have to be run, before the tests start.
+        look: called during the run with the test that is running.
+        unsaved: called with a line of text if the results cannot be kept.
 
     Raises:
         CourseError: the tests could not be run.
@@ -51,8 +51,11 @@ def progress(
 
 
 def next_exercise(found: Sequence[tuple[Chapter, list[ExerciseResult]]]) -> Exercise | None:
-    """The first exercise that does not pass, from the last chapter on in which one passes: a reader may
-    have begun there. If there is none, the first of all. Stretch exercises only when there is nothing else.
+    """The exercise to do next.
+
+    It is the first one that does not pass, from the last chapter on that has a passing one, since a reader
+    may start with any chapter. If there is none, it is the first one of all chapters. Stretch exercises come
+    after all others.
     """
     begun = [place for place, (_, results) in enumerate(found) if any(map(_passes, results))]
     here = begun[-1] if begun else 0

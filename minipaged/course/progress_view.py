@@ -1,4 +1,4 @@
-"""ProgressView: every chapter and exercise with its state, drawn with rich."""
+"""ProgressView: all chapters and exercises with their state, drawn with rich."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The hooks of `chapters/conftest.py`: whose code is checked, three states, messages, results.
+"""The pytest hooks of `chapters/conftest.py`: which code is checked, the three states, messages and results.
 
-A test belongs to an exercise, `@pytest.mark.exercise("4.2")`, or is the chapter's last one,
-`@pytest.mark.in_engine`. It takes the module with the reader's functions as the fixture `code`, or
-the parts made of them as `resolved`.
+A test is marked with its exercise, `@pytest.mark.exercise("4.2")`. The chapter's last test is marked
+`@pytest.mark.in_engine`. The fixture `code` is the module with the reader's functions. The fixture `resolved`
+has the engine parts that are made from it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from types import ModuleType
 
 import hypothesis
 import pytest
+from hypothesis import Phase
 
 from minipaged.course import registry
 from minipaged.course.blame import needed
@@ -37,12 +38,14 @@ from minipaged.course.time_limit import SECONDS, StoppedError, default_seconds
 from minipaged.course.timekeeper import Timekeeper
 
 hypothesis.settings.register_profile(
-    "course",  # the same examples each time, and one failure: the smallest
+    "course",  # the same examples each time, and only the smallest failure
     derandomize=True,
     database=None,
     deadline=None,
     max_examples=60,
     report_multiple_bugs=False,
+    # Not `explain`, which tries each argument of the smallest case again: most of the time of a failing test.
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink),
 )
 
 _TIMEKEEPER = pytest.StashKey[Timekeeper]()
@@ -52,35 +55,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("minipaged", "the course")
     group.addoption(
         "--impl",
-        default=os.environ.get("MINIPAGED_IMPL") or "mine",
+        default=os.environ.get("MINIPAGED_IMPL"),
         metavar="mine|solutions|engine|FOLDER",
-        help="whose code is checked (default: MINIPAGED_IMPL, or mine)",
+        help="whose code is checked (default: MINIPAGED_IMPL, or mine; solutions, where no paths are given)",
     )
     group.addoption("--exercise", metavar="N.M", help="only the tests of this exercise")
     group.addoption(
         "--with-needed",
         action="store_true",
-        help="with --exercise: also the tests of earlier ones that its functions call",
+        help="with --exercise: also the tests of earlier exercises that its functions call",
     )
     group.addoption("--chapter-report", action="store_true", help="end with a table of the exercises")
     group.addoption(
         "--chapter-results",
         type=Path,
         metavar="FILE",
-        help="write the results as they come: see minipaged/course/journal.py; goes on with what is in it",
+        help="write each result to this journal (see minipaged/course/journal.py), and continue its run",
     )
     group.addoption(
         "--test-seconds",
         type=float,
         default=default_seconds(),
         metavar="S",
-        help=f"a test that takes longer is wrong; 0 for no limit (default: {SECONDS}, or 60)",
+        help=f"a test that takes longer is stopped and wrong; 0 for no limit (default: {SECONDS}, or 60)",
     )
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """A run that somebody started by hand is a process that watches another one: see `by_hand.py`."""
-    return None if runs_by_itself(config) else run_watched_pytest(config)
+    """If a user started this run by hand, run the tests in a second process: see `by_hand.py`.
+
+    A run without paths is not a reader's: it runs the project's tests, with the solutions.
+    """
+    is_whole_project = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not config.option.impl:  # now, because workers of pytest-xdist are told paths
+        config.option.impl = "solutions" if is_whole_project else "mine"
+    return None if is_whole_project or runs_by_itself(config) else run_watched_pytest(config)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -89,19 +98,30 @@ def pytest_configure(config: pytest.Config) -> None:
         "exercise(number, *names): the test belongs to this exercise, and is about these of its functions",
     )
     config.addinivalue_line("markers", "in_engine: the chapter's code in the real engine")
-    hypothesis.settings.load_profile("course")
     config.stash[_TIMEKEEPER] = Timekeeper(config)
-    if not hasattr(config, "workerinput"):  # with pytest-xdist: in the process that reports
+    if not hasattr(config, "workerinput"):  # with pytest-xdist, only in the process that reports
         config.pluginmanager.register(
             Reporter(config, config.stash[_TIMEKEEPER]), "minipaged-course-reporter"
         )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A property's settings are those of the moment when its file is read; the project's other tests have
+    their own."""
+    before = hypothesis.settings.get_current_profile_name()
+    hypothesis.settings.load_profile("course")
+    try:
+        return (yield)
+    finally:
+        hypothesis.settings.load_profile(before)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("--exercise")
     ours = [item for item in items if item.path.is_relative_to(root() / "chapters")]
     for item in ours:
-        place_of(item)  # fails early, if a test belongs to nothing
+        place_of(item)  # fails early if a test has no marker
     out = [item for item in ours if config.stash[_TIMEKEEPER].has_result(item)]
     if wanted is not None:
         kept = {wanted}
@@ -125,8 +145,10 @@ def _implementation(request: pytest.FixtureRequest) -> Implementation:
 
 
 class _NotLoadedError(Exception):
-    """There is no code to check, because of the cause. Pytest does not go on well after a fixture that raises
-    what is no `Exception`."""
+    """The code could not be loaded; the cause says why.
+
+    pytest does not handle fixtures well that raise something other than an `Exception`.
+    """
 
 
 @contextmanager
@@ -139,7 +161,7 @@ def _loading() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def code(request: pytest.FixtureRequest) -> ModuleType:
-    """The module with the functions to check; it notes what it is asked."""
+    """The module with the functions to check. It records the calls to them."""
     source = _implementation(request)
     stopped = request.config.stash[_TIMEKEEPER].stopped
     names = [name for exercise in source.chapter.exercises for name in exercise.names]
@@ -150,7 +172,7 @@ def code(request: pytest.FixtureRequest) -> ModuleType:
 
 @pytest.fixture
 def resolved(request: pytest.FixtureRequest) -> ResolvedParts:
-    """The engine's parts, made of the chapter's code where that is written."""
+    """The engine's parts, with those exercises of the chapter that are written."""
     source = _implementation(request)
     stopped = request.config.stash[_TIMEKEEPER].stopped
     with _loading():
@@ -160,15 +182,15 @@ def resolved(request: pytest.FixtureRequest) -> ResolvedParts:
         return resolve([source])
 
 
-# What becomes of it
+# The result of a test
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)  # within pytest's own, which tidy up after a test
+@pytest.hookimpl(wrapper=True, trylast=True)  # inside pytest's own hooks, which clean up after a test
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     timekeeper = item.config.stash[_TIMEKEEPER]
     _, exercise = place_of(item)
     if timekeeper.stopped.has(exercise):
-        pytest.skip(f"another test of {number_of(item)} did not come to its end")
+        pytest.skip(f"another test of {number_of(item)} did not finish")
     with timekeeper.watching(item):
         return (yield)
 
@@ -218,6 +240,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_enter_pdb",
+    "pytest_make_collect_report",
     "pytest_report_teststatus",
     "pytest_runtest_call",
     "pytest_runtest_makereport",

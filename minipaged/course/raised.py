@@ -1,4 +1,4 @@
-"""A function that raised, in words: the call, what is right, the state, and the reader's own line."""
+"""Describe a call that raised: the call, the right answer, the state, and the reader's own line."""
 
 from __future__ import annotations
 
@@ -21,22 +21,25 @@ from minipaged.course.expect import show
 from minipaged.course.implementation import Implementation
 
 _MOST_CHARACTERS = 60
-"""Of an argument in a call; a longer one is a line of the state."""
+"""Most characters of an argument in a call. A longer argument is shown as a line of the state."""
 
 _MOST_LINES = 8
-"""Of an argument that is a list of long things."""
+"""Most lines of an argument that is a list of long values."""
 
 
 def one_line(error: BaseException) -> str:
-    """Class and first line; a path in it as it is shown."""
+    """An error's class and the first line of its message, with paths as messages show them."""
     said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     text = f"{type(error).__name__}: {said}".rstrip(": ").replace(f"{folders.root()}/", "")
     return text if len(text) <= 300 else f"{text[:300]}…"
 
 
 def place_of(error: BaseException, code: Implementation, call: Call | None) -> str:
-    """The innermost line of the checked code; else where the function begins that could not be called;
-    else the line of the chapter's test."""
+    """Where an error arose.
+
+    It is the innermost line of the checked code. If there is none, it is the first line of the function that
+    could not be called, and without a function the line of the chapter's test.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     ours = [(each.filename, each.lineno or 0) for each in frames if each.filename == str(code.path)]
     if not ours and call is not None and not call.has_returned and not isinstance(call.function, type):
@@ -50,14 +53,14 @@ def place_of(error: BaseException, code: Implementation, call: Call | None) -> s
 
 
 def line_at(filename: str, number: int) -> str:
-    """File, line and what stands there."""
+    """File, line number and the text of the line."""
     linecache.checkcache(filename)
     text = linecache.getline(filename, number).strip()
     return f"{folders.shown(Path(filename))}:{number}{f': {text}' if text else ''}"
 
 
 def case_of(call: Call) -> str:
-    """The call as the reader can type it; an argument that is no literal is there by its name."""
+    """The call as the reader can type it. An argument that is not a literal appears by its name."""
     named = _by_name(call)
     made = next((each for each in named.values() if isinstance(each, Made)), None)
     class_name, _, method = call.name.rpartition(".")
@@ -74,7 +77,7 @@ def case_of(call: Call) -> str:
 
 
 def state_of(chapter: Chapter, call: Call) -> str:
-    """The arguments that the call does not show, and a drawing where the chapter has one."""
+    """The arguments that the call does not show, and a drawing if the chapter has one."""
     named = _by_name(call)
     drawn = _drawn(chapter, call.name, named)
     hidden = {
@@ -89,7 +92,7 @@ def state_of(chapter: Chapter, call: Call) -> str:
 
 
 def expected_of(call: Call, solution: ModuleType) -> str:
-    """What the solution gives: its value, and the arguments that it changes; empty if it cannot be asked."""
+    """What the solution returns, and the arguments that it changes; empty if the call cannot be repeated."""
     before = list(_by_name(call).items())
     try:
         result, args, kwargs = answer(call, solution)
@@ -109,18 +112,18 @@ def expected_of(call: Call, solution: ModuleType) -> str:
 
 
 def rule_of(function: Callable[..., object]) -> str:
-    """What it is for: the first paragraph of its docstring."""
+    """The purpose of a function: the first paragraph of its docstring."""
     return " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
 
 
 def call_in_engine(error: BaseException, code: Implementation) -> FrameType | None:
-    """The first function of the checked code on the way to the error."""
+    """The first frame of the checked code in the error's traceback."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return next((frame for frame in frames if frame.f_code.co_filename == str(code.path)), None)
 
 
 def case_in_engine(frame: FrameType) -> str:
-    """The call, with the arguments as they were when it raised."""
+    """The engine's call, with the arguments as they were when it raised."""
     names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
     given = [_typed(frame.f_locals[name], name) for name in names if name in frame.f_locals]
     return (
@@ -129,7 +132,7 @@ def case_in_engine(frame: FrameType) -> str:
 
 
 def _by_name(call: Call) -> dict[str, object]:
-    """The arguments by their parameters' names; numbered where they do not fit the parameters."""
+    """The arguments by their parameters' names, or by numbers if they do not fit the parameters."""
     try:
         return dict(inspect.signature(call.function).bind(*call.args, **call.kwargs).arguments)
     except (TypeError, ValueError):
@@ -137,7 +140,7 @@ def _by_name(call: Call) -> dict[str, object]:
 
 
 def _typed(value: object, name: str) -> str:
-    """A value as it is typed; its name, if that is long or impossible."""
+    """A value as the reader can type it; its name if that is too long or impossible."""
     if hasattr(value, "tolist") and hasattr(value, "dtype"):
         is_array = type(value).__module__ == "numpy"
         text = f"np.array({value.tolist()}, dtype=np.{value.dtype})" if is_array else ""  # pyright: ignore[reportAttributeAccessIssue]
@@ -148,7 +151,7 @@ def _typed(value: object, name: str) -> str:
 
 
 def _described(value: object) -> str:
-    """A result, or an argument that is too long for the call: short, and a tensor by its shape."""
+    """A short description of a result or of a long argument; a tensor is described by its shape."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         shape, dtype = list(value.shape), str(value.dtype).removeprefix("torch.")  # pyright: ignore[reportAttributeAccessIssue]
         values = f": {show(value.tolist())}" if len(shape) == 1 and shape[0] <= 16 else ""  # pyright: ignore[reportAttributeAccessIssue]
@@ -170,7 +173,7 @@ def _is_pool(value: object) -> bool:
 
 
 def _drawn(chapter: Chapter, name: str, arguments: Mapping[str, object]) -> str:
-    """The chapter's own drawing (`draw_call` of its `drawn_calls.py`); else tables with their counts."""
+    """The chapter's own drawing (`draw_call` in its `drawn_calls.py`), or block tables with their counts."""
     module = f"minipaged.course.ch{chapter.number:02}.drawn_calls"
     if importlib.util.find_spec(module) is not None:
         return importlib.import_module(module).draw_call(name, arguments)
@@ -184,6 +187,6 @@ def _drawn(chapter: Chapter, name: str, arguments: Mapping[str, object]) -> str:
     if not tables or not isinstance(counts, list):
         return ""
     free = None if pool is None else list(pool.free_queue)  # pyright: ignore[reportAttributeAccessIssue]
-    # Not by `draw_tables`' own counts: tables that this call does not see may name the blocks as well.
+    # Without marks on the counts: tables that this call does not get may name the blocks as well.
     held = [block for block, count in enumerate(counts) if block and count]
     return draw_tables({**tables, "block": held, "count": [counts[block] for block in held]}, free=free)

@@ -1,10 +1,11 @@
-"""The chapters that there are. Each is a package `minipaged.course.chNN`, found by its name."""
+"""The existing chapters. Each is a package `minipaged.course.chNN`, found by its name."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 import re
+from functools import cache
 from pathlib import Path
 
 from minipaged.course.chapter import Chapter, Exercise, chapter_of
@@ -13,6 +14,7 @@ from minipaged.errors import CourseError
 _PACKAGE = re.compile(r"ch[0-9]{2}")
 
 
+@cache
 def chapters() -> tuple[Chapter, ...]:
     """All chapters, in order."""
     names = sorted(
@@ -27,7 +29,7 @@ def chapter(number: int) -> Chapter:
     """The chapter of that number.
 
     Raises:
-        CourseError: there is none.
+        CourseError: there is no such chapter or exercise.
     """
     for each in chapters():
         if each.number == number:
@@ -40,7 +42,7 @@ def exercise(number: str) -> Exercise:
     """The exercise of that number.
 
     Raises:
-        CourseError: there is none.
+        CourseError: there is no such chapter or exercise.
     """
     home = chapter(chapter_of(number))
     for each in home.exercises:

@@ -1,4 +1,4 @@
-"""What was found of a chapter, kept until the reader's file or the chapter's tests change."""
+"""A chapter's results, kept until the reader's file or the chapter's tests change."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def remember(chapter: Chapter, results: Sequence[TestResult], digest: str) -> No
     """Keep the results of all tests of a chapter.
 
     Args:
-        chapter: whose.
-        results: of the reader's own code.
-        digest: of the files before the tests ran, so that one that was saved meanwhile is checked anew.
+        chapter: the chapter.
+        results: the results of the reader's own code.
+        digest: hash of the files before the tests ran. A file that was saved meanwhile is then checked again.
 
     Raises:
-        OSError: they cannot be written; a copy of the repository may be there to be read alone.
+        OSError: the results cannot be written, for example because the repository is read-only.
     """
     folder = folders.state_folder()
     folder.mkdir(exist_ok=True)
@@ -29,12 +29,12 @@ def remember(chapter: Chapter, results: Sequence[TestResult], digest: str) -> No
 
 
 def not_remembered(error: OSError) -> str:
-    """What to say where the results cannot be kept: a line."""
+    """The line to show if the results cannot be kept."""
     return f"This result is not remembered ({error}): `next` and `progress` will check again."
 
 
 def remembered(chapter: Chapter) -> list[TestResult] | None:
-    """What is known of the files as they are; `None` if that is nothing."""
+    """The kept results for the files as they are now; `None` if there are none."""
     folder = folders.state_folder()
     try:
         digest = json.loads((folder / f"{chapter.folder}.files.json").read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def remembered(chapter: Chapter) -> list[TestResult] | None:
 
 
 def digest_of(chapter: Chapter) -> str:
-    """Changes with the reader's file, and with the chapter's tests."""
+    """A hash of the reader's file and the chapter's tests."""
     files = [folders.exercise_file(chapter), *sorted(folders.chapter_folder(chapter).glob("test_*.py"))]
     content = hashlib.sha256()
     for path in files:

@@ -1,4 +1,4 @@
-"""Results, drawn with rich: in a terminal, in pytest's summary, and in a notebook."""
+"""Draw results with rich: in a terminal, in pytest's summary, and in a notebook."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _WHOSE = {"mine": "yours", "engine": "the engine's", "solutions": "the solution'
 
 @dataclass(frozen=True)
 class CheckReport(JupyterMixin):
-    """What a check found: a line for each exercise, then what is wrong or to do.
+    """The result of a check: a line for each exercise, then what is wrong or still to do.
 
     Attributes:
-        chapter: that was checked.
-        impl: whose code.
+        chapter: the chapter that was checked.
+        impl: whose code was checked.
         results: in order.
-        remark: a line beside the results: they could not be remembered.
+        remark: a further line to show, for example that the results could not be kept.
     """
 
     chapter: Chapter
@@ -59,7 +59,7 @@ class CheckReport(JupyterMixin):
 
 
 def states_table(chapter: Chapter, results: Sequence[ExerciseResult]) -> Table:
-    """One line for each exercise."""
+    """A table with one line for each exercise."""
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column()
@@ -80,7 +80,7 @@ def states_table(chapter: Chapter, results: Sequence[ExerciseResult]) -> Table:
 
 
 def _what_is_missing(passing: ExerciseResult) -> str:
-    """Of the test in the engine, which passes with what there is."""
+    """What is missing from a test in the engine that passes."""
     if passing.beside:
         are = "is" if len(passing.beside) == 1 else "are"
         return f"but {', '.join(passing.beside)} {are} wrong"
@@ -89,7 +89,7 @@ def _what_is_missing(passing: ExerciseResult) -> str:
 
 
 def parts_table(rows: Sequence[PartRow]) -> Table:
-    """Whose code the engine ran with."""
+    """A table of whose code the engine ran with."""
     table = Table(title="The engine ran with", title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("part")
     table.add_column("exercise")
@@ -107,7 +107,7 @@ def parts_table(rows: Sequence[PartRow]) -> Table:
 
 
 def as_text(renderable: RenderableType, width: int) -> str:
-    """Plain text of that width."""
+    """A renderable as plain text of the given width."""
     stream = io.StringIO()
     Console(file=stream, width=width, markup=False, highlight=False, emoji=False).print(renderable)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())

@@ -1,4 +1,4 @@
-"""What pytest shows at the end of a session: what is wrong or to do, and the tables."""
+"""What pytest shows at the end of a session: messages for what is wrong or to do, and the tables."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ PROPERTY = "minipaged.course"
 
 
 class Reporter:
-    """Collects the results of a session, and shows them at its end; with those of an earlier process, where
-    the session goes on from there."""
+    """Collects the results of a session, and shows them at its end.
+
+    If the session continues the run of an earlier process, it shows that process's results, too.
+    """
 
     def __init__(self, config: pytest.Config, timekeeper: Timekeeper) -> None:
         self._config = config
@@ -37,7 +39,7 @@ class Reporter:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         passed = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         if self._timekeeper.before.results and session.exitstatus in passed:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED  # one was stopped, or nothing had to go on
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED  # a test was stopped, or no tests were left
         self._timekeeper.ends(int(session.exitstatus))
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
@@ -66,7 +68,7 @@ class Reporter:
 
 
 def result_in(report: pytest.TestReport) -> TestResult | None:
-    """What `pytest_plugin.py` has put into a report."""
+    """The result that `pytest_plugin.py` has put into a report."""
     for name, value in getattr(report, "user_properties", ()):
         if name == PROPERTY and isinstance(value, str) and json.loads(value):
             return TestResult.from_json(value)

@@ -1,4 +1,4 @@
-"""TestResult and ExerciseResult: what a run of a chapter's tests found."""
+"""TestResult and ExerciseResult: the results of a chapter's tests."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from minipaged.course.chapter import Chapter, Exercise
 State = Literal["todo", "wrong", "pass"]
 
 WHOLE_FILE = "<module>"
-"""As Python names the code of a file outside of its functions."""
+"""Python's name for the code of a file outside its functions."""
 
 
 @dataclass(frozen=True)
 class PartRow:
-    """One line of the table that says whose code ran.
+    """One line of the table of whose code ran.
 
     Attributes:
-        whose: `"mine"`, `"solutions"`, `"engine"` or a folder; `"incomplete"` where the engine's own
-            code ran because only some functions of the exercise are written.
-        num_calls: `None` where the engine's own code ran, which is not counted.
-        remark: how the part was made of the exercise, if it is not that function itself.
+        whose: `"mine"`, `"solutions"`, `"engine"` or a folder; `"incomplete"` if the engine's own code ran
+            because some functions of the exercise are missing.
+        num_calls: `None` if the engine's own code ran: its calls are not counted.
+        remark: how the part was made from the exercise, if it is not simply the function.
     """
 
     part: str
@@ -42,18 +42,18 @@ class TestResult:
         chapter: its number.
         exercise: the exercise's number; empty for the chapter's test in the engine.
         test: the test's name.
-        line: where it is in its file, for the order.
+        line: its line in the test file, to order the results.
         text: for *todo* one line, for *wrong* several; empty for *pass*.
-        parts: whose code ran in the engine, if this is that test.
+        parts: whose code ran, for the test in the engine.
         blamed: the functions of the exercise that failed.
-        needs: functions and classes of earlier exercises that it called; of the test in the engine, those
-            that it ran with.
-        stopped: the functions that had not ended when the time was up, or when their process died;
-            `WHOLE_FILE` for a file that was being read. They are not called again.
-        whole_file: whether the text is about the checked file, of which no exercise can be checked.
+        needs: functions and classes of earlier exercises that it called. For the test in the engine, those
+            that the engine ran with.
+        stopped: the functions that were running when the time was up or the process died. They are not called
+            again. `WHOLE_FILE` means that the file was being read.
+        whole_file: whether the text is about the whole checked file. Then no exercise in it can be checked.
     """
 
-    __test__ = False  # for pytest, which collects by the name
+    __test__ = False  # pytest would collect it because of its name
 
     chapter: int
     exercise: str
@@ -84,9 +84,9 @@ class ExerciseResult:
 
     Attributes:
         exercise: `None` for the test in the engine.
-        tests: its tests, in the order of their file.
-        begin_with: what does not pass of an earlier exercise, on which this one stands, in words.
-        beside: of the test in the engine: the numbers of the chapter's exercises that are wrong.
+        tests: the results of its tests, in the order of their file.
+        begin_with: a text that names failing functions of an earlier exercise which this one needs.
+        beside: for the test in the engine: the numbers of the chapter's exercises that are wrong.
     """
 
     exercise: Exercise | None
@@ -103,25 +103,24 @@ class ExerciseResult:
 
     @property
     def own_parts(self) -> tuple[int, int]:
-        """Of the parts in the engine: how many are the checked code's own, and how many there are."""
+        """How many parts of the engine came from the checked code, and how many there are."""
         rows = [row for test in self.tests for row in test.parts]
         return sum(row.num_calls is not None for row in rows), len(rows)
 
     @property
     def is_done(self) -> bool:
-        """Whether it passes; in the engine, with all of its parts, and beside no exercise that is wrong."""
+        """Whether it passes. The test in the engine also needs all parts, and no exercise that is wrong."""
         own, all_of_them = self.own_parts
         return self.state == "pass" and own == all_of_them and not self.beside
 
     @property
     def is_of_the_file(self) -> bool:
-        """Whether it is wrong because its file cannot be used."""
+        """Whether it is wrong because the file cannot be used."""
         return any(test.whole_file for test in self.tests)
 
     @property
     def texts(self) -> list[str]:
-        """What to show: each line of *todo* once; the first test that is *wrong* in full, the others
-        as a number."""
+        """What to show: each *todo* line once, the first *wrong* test in full, the others as a number."""
         wrong = [test for test in self.tests if test.state == "wrong"]
         if wrong and wrong[0].whole_file:
             return [wrong[0].text]
@@ -133,8 +132,10 @@ class ExerciseResult:
 
 
 def texts_of(results: Iterable[ExerciseResult]) -> list[tuple[ExerciseResult, str]]:
-    """What to show of some exercises, each text with its exercise. What keeps a whole file from being
-    checked is shown once."""
+    """What to show for some exercises, each text with its exercise.
+
+    A text about the whole file is shown once.
+    """
     found: list[tuple[ExerciseResult, str]] = []
     files: set[str] = set()
     for each in results:
@@ -149,7 +150,7 @@ def texts_of(results: Iterable[ExerciseResult]) -> list[tuple[ExerciseResult, st
 
 
 def _also_wrong(wrong: Sequence[TestResult]) -> list[str]:
-    """How many tests behind the first one are wrong, and the name of one; without its parameters."""
+    """How many more tests are wrong, and the name of one of them, without its parameters."""
     names = [test.test.partition("[")[0] for test in wrong]
     if len(names) < 2:
         return []
@@ -158,7 +159,7 @@ def _also_wrong(wrong: Sequence[TestResult]) -> list[str]:
 
 
 def by_exercise(chapter: Chapter, results: Iterable[TestResult]) -> list[ExerciseResult]:
-    """The results of a chapter, for each exercise that has any, in order; the engine's last."""
+    """The results of a chapter by exercise, in order, with the test in the engine last."""
     ours = sorted((r for r in results if r.chapter == chapter.number), key=lambda result: result.line)
     grouped = [
         ExerciseResult(each, tuple(r for r in ours if r.exercise == each.number))
@@ -170,7 +171,7 @@ def by_exercise(chapter: Chapter, results: Iterable[TestResult]) -> list[Exercis
 
 
 def _begin_with(result: ExerciseResult, grouped: Sequence[ExerciseResult]) -> str:
-    """Of the first exercise before a wrong one: the functions that it needs and that do not pass."""
+    """Where to begin: functions of an earlier exercise that a wrong one needs, and that do not pass."""
     needs = {name for test in result.tests if test.state == "wrong" for name in test.needs}
     for each in grouped:
         if each.exercise == result.exercise or each.exercise is None:
@@ -184,7 +185,7 @@ def _begin_with(result: ExerciseResult, grouped: Sequence[ExerciseResult]) -> st
 
 
 def _broken(tests: Iterable[TestResult]) -> set[str]:
-    """The functions that a wrong test is about alone; without such a test, those that any is about."""
+    """The functions that are blamed alone in some wrong test; if there are none, all that are blamed."""
     blamed = [test.blamed for test in tests if test.state == "wrong"]
     return {names[0] for names in blamed if len(names) == 1} or {name for names in blamed for name in names}
 

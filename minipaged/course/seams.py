@@ -1,7 +1,7 @@
-"""Seams: how an exercise gets into the engine, as one of its `Parts`.
+"""Seams: how an exercise becomes one of the engine's `Parts`.
 
-Where the reader has written an exercise, the engine runs with it; elsewhere it runs with its own
-code. `ResolvedParts` also counts the calls, so that "your code ran" is a number and not a claim.
+If the reader has written an exercise, the engine runs with it. If not, it runs with its own code.
+`ResolvedParts` also counts the calls, which shows that the reader's code really ran.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Seam:
     Attributes:
         exercise: its number.
         part: the field of `Parts` that it fills.
-        adapt: makes the part from the chapter's module. Often `lambda code: code.slot_mapping`; an
-            adapter where the exercise is simpler than the engine's interface.
-        remark: how the part is made, where a reader would not expect this exercise to fill it.
+        adapt: makes the part from the chapter's module. It is often `lambda code: code.slot_mapping`, and an
+            adapter if the exercise is simpler than the engine's interface.
+        remark: how the part is made, if a reader would not expect it of this exercise.
     """
 
     exercise: str
@@ -65,9 +65,9 @@ class ResolvedParts:
 
     Attributes:
         parts: for `EngineConfig(parts=…)`.
-        whose: for each part that an exercise can fill: the exercise, and whose code fills it.
-        counters: the calls of each part that is an exercise's.
-        remarks: how some parts are made of their exercise.
+        whose: for each part that an exercise can fill, the exercise and whose code fills it.
+        counters: counts the calls of each part that comes from an exercise.
+        remarks: how some parts are made from their exercise.
     """
 
     parts: Parts
@@ -81,7 +81,7 @@ class ResolvedParts:
         return tuple(exercise for part, exercise, _ in self.whose if part in self.counters)
 
     def used_by(self, config: EngineConfig) -> ResolvedParts:
-        """Without the parts that an engine of these settings would never call, and would refuse."""
+        """A copy without the parts that an engine with these settings never calls: it would refuse them."""
         unused = unused_parts(config, self.parts)
         own = {each.name: each.default for each in fields(self.parts) if each.name in unused}
         return ResolvedParts(
@@ -107,11 +107,11 @@ def seams(chapter: Chapter) -> tuple[Seam, ...]:
 
 
 def resolve(implementations: Iterable[Implementation]) -> ResolvedParts:
-    """The parts made of what is written; for a part of two chapters the later one's.
+    """The parts made from the written exercises. If two chapters fill a part, the later one counts.
 
     Raises:
-        NotYet: nothing is written.
-        Exception: what the reader's file raises when it is imported.
+        NotYet: no exercise is written.
+        Exception: anything that the reader's file raises when it is imported.
     """
     counters: dict[str, CountedCalls[..., object]] = {}
     whose: dict[str, tuple[str, str, str]] = {}

@@ -1,15 +1,15 @@
-"""Slides: which cells of a notebook make a slide, and how high a slide gets.
+"""Slides: which cells of a notebook form a slide, and how high the slide is.
 
-`jupyter nbconvert --to slides` reads a `slide_type` in each cell. What the chapter's source does not
-say follows from the cell:
+`jupyter nbconvert --to slides` reads a `slide_type` in each cell. If the chapter's source does not set it, it
+follows from the cell:
 
-- a heading begins a slide (`##`), or a slide below it (`###`); so does a task, or some interview questions;
-- other prose is speaker notes;
-- code stays on the slide where it and its output fit, or begins one below. Below a task there is room
-  for its check alone.
+- A heading begins a slide (`##`), or a slide below it (`###`). So do tasks and cells of interview questions.
+- Other prose is speaker notes.
+- Code stays on the slide if it fits there with its output, or begins a slide below. On the slide of a task,
+  only its check follows.
 
-Heights are in pixels of a slide, of which reveal.js has 960 × 700 as nbconvert sets it up. The numbers were
-measured in Chromium with nbconvert's own style, at a window of 1280 × 720.
+Heights are in pixels of a slide. With nbconvert's settings for reveal.js, a slide has 960 × 700. The numbers
+were measured in Chromium with nbconvert's style, in a window of 1280 × 720.
 """
 
 from __future__ import annotations
@@ -25,38 +25,39 @@ from markdown_it.token import Token
 from nbformat import NotebookNode
 
 SLIDE_HEIGHT = 675
-"""What the cells of a slide may take. A slide has 700; the rest is for what is estimated too low."""
+"""The most that the cells of a slide may take. The rest of its 700 pixels is a margin for estimates that are
+too low."""
 
 CODE_COLUMNS = 71
-"""Characters of a line of code, beyond which it is cut off."""
+"""Most characters of a line of code. A longer line is cut off."""
 
 OUTPUT_COLUMNS = 62
-"""Characters of a line of output, beyond which it wraps or is cut off."""
+"""Most characters of a line of output. A longer line wraps or is cut off."""
 
 TASK = "> **Exercise"
-"""How the cell of a task begins."""
+"""The beginning of a task's cell."""
 
 QUESTION = '<details class="interview">'
-"""How an interview question begins."""
+"""The beginning of an interview question."""
 
 _PROSE_COLUMNS, _ITEM_COLUMNS, _TABLE_COLUMNS, _QUOTE_COLUMNS = 77, 68, 62, 56
 _IMAGE = re.compile(r"base64,([A-Za-z0-9+/=]+)")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
 _HEADINGS = {"h1": (136, 92, 22), "h2": (76, 54, 44), "h3": (56, 40, 60)}
-"""The height of one line with its margins, that of a further line, and a line's characters."""
+"""The height of a first line with its margins, the height of a further line, and characters in a line."""
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
 class Slide(NamedTuple):
-    """The cells that are seen together, and how high they are in pixels."""
+    """The cells that are shown together, and their height in pixels."""
 
     cells: list[NotebookNode]
     height: float
 
 
 def lay_out(cells: Sequence[NotebookNode]) -> None:
-    """Give each cell a `slide_type`, where it has none. Outputs count, so the cells are executed ones."""
+    """Give a `slide_type` to each executed cell that has none. Outputs count, since they take space."""
     height, has_task = 0.0, False
     for cell in cells:
         more = cell_height(cell)
@@ -72,7 +73,7 @@ def lay_out(cells: Sequence[NotebookNode]) -> None:
 
 
 def slides(cells: Sequence[NotebookNode]) -> Iterator[Slide]:
-    """The slides of cells that are laid out."""
+    """The slides of cells that have their `slide_type`."""
     shown: list[NotebookNode] = []
     for cell in cells:
         kind = cell.metadata["slideshow"]["slide_type"]
@@ -86,14 +87,14 @@ def slides(cells: Sequence[NotebookNode]) -> Iterator[Slide]:
 
 
 def cell_height(cell: NotebookNode) -> float:
-    """Of a cell with its outputs, in pixels."""
+    """The height of a cell with its outputs, in pixels."""
     if cell.cell_type != "code":
         return prose_height(cell.source)
     return 32 + 22.8 * len(cell.source.splitlines()) + sum(map(_output_height, cell.get("outputs", ())))
 
 
 def image_bytes(output: NotebookNode) -> bytes | None:
-    """The PNG file that an output shows; `None` if it shows none."""
+    """The PNG file that an output shows, or `None`."""
     data = output.get("data", {})
     bare = data.get("image/png")
     found = _IMAGE.search(data.get("text/html", ""))
@@ -102,7 +103,7 @@ def image_bytes(output: NotebookNode) -> bytes | None:
 
 
 def output_text(output: NotebookNode) -> str:
-    """What an output says."""
+    """The text of an output."""
     return _ANSI.sub("", output.get("text") or output.get("data", {}).get("text/plain", ""))
 
 
@@ -124,7 +125,7 @@ def _output_height(output: NotebookNode) -> float:
 
 
 def prose_height(source: str) -> float:
-    """Of Markdown, in pixels. Folded answers count as folded."""
+    """The height of Markdown, in pixels. A folded answer counts as folded."""
     height, opened, is_folded = 20.0, [], False
     rows: list[list[float]] = []
     for token in _MARKDOWN.parse(source):
@@ -156,12 +157,12 @@ def prose_height(source: str) -> float:
 
 
 def _width(piece: Token) -> float:
-    """In characters of prose. Those of code are wider."""
+    """Width in characters of prose. Characters of code are wider."""
     return 1.25 * len(piece.content) if piece.type == "code_inline" else len(piece.content) or 1
 
 
 def _paragraph_height(opened: Sequence[str], length: float) -> float:
-    """Of text of this width in these elements."""
+    """The height of text of this width inside these elements."""
     if opened[-1] in _HEADINGS:
         first, line, columns = _HEADINGS[opened[-1]]
         return first - line + _lines_height(length, line, columns)
@@ -173,7 +174,7 @@ def _paragraph_height(opened: Sequence[str], length: float) -> float:
 
 
 def _table_height(rows: Sequence[Sequence[float]]) -> float:
-    """Of a table whose cells are so wide; a column's width follows from its longest cell."""
+    """The height of a table, from the widths of its cells. The longest cell determines a column's width."""
     longest = [max(column) for column in zip(*rows, strict=True)]
     scale = min(1, _TABLE_COLUMNS / sum(longest))
     return sum(

@@ -1,4 +1,4 @@
-"""The text of an exercise file, as editors save it: with a byte-order mark, a coding line, any line ends."""
+"""Read an exercise file as editors save it: with a byte-order mark, a coding line, or any line ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tokenize
 from pathlib import Path
 
 _MARKS = (
-    (codecs.BOM_UTF32_LE, "UTF-32"),  # begins as that of UTF-16 does
+    (codecs.BOM_UTF32_LE, "UTF-32"),  # begins like the mark of UTF-16, so it comes first
     (codecs.BOM_UTF32_BE, "UTF-32"),
     (codecs.BOM_UTF16_LE, "UTF-16"),
     (codecs.BOM_UTF16_BE, "UTF-16"),
@@ -17,10 +17,10 @@ _MEND = "save the file as UTF-8"
 
 
 def read_source(path: Path) -> str:
-    """What Python would read, with plain line ends.
+    """The text that Python would read, with plain line ends.
 
     Raises:
-        SyntaxError: Python could not read it. It has the file, and the line if there is one to point to.
+        SyntaxError: Python could not read the file. The error has the file, and the line if there is one.
         OSError: there is no such file.
     """
     content = path.read_bytes()
@@ -32,7 +32,7 @@ def read_source(path: Path) -> str:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
     except SyntaxError as error:
-        encoding = "utf-8"  # either the first lines are not, which is found below, or it is the coding line
+        encoding = "utf-8"  # if the text is not UTF-8, decoding fails below; else the coding line is at fault
         coding_line = str(error)
     else:
         coding_line = ""

@@ -1,4 +1,4 @@
-"""What did not come to its end in a run of tests: it is not called again, and so takes its time once."""
+"""Functions that did not finish in a run of tests. They are not called again, so each costs its time once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Stopped:
     """The exercises and functions that were stopped.
 
     Args:
-        results: of a run before this one that was ended, if there was one.
+        results: the results of an earlier process of the same run, if there was one.
     """
 
     def __init__(self, results: Iterable[TestResult] = ()) -> None:
@@ -26,32 +26,32 @@ class Stopped:
             self.note(result)
 
     def note(self, result: TestResult) -> None:
-        """A test has ended: remember what was stopped in it, if anything was."""
+        """A test has ended: note the functions that were stopped in it, if any."""
         if result.stopped:
             self._exercises.add(result.exercise)
             self._functions.setdefault(result.chapter, set()).update(result.stopped)
 
     def has(self, exercise: Exercise | None) -> bool:
-        """Whether a test of this exercise was stopped: its other tests are not run."""
+        """Whether a test of this exercise was stopped. If so, its other tests are not run."""
         return exercise is not None and exercise.number in self._exercises
 
     def refuse(self, code: Implementation, names: Collection[str]) -> None:
-        """To be called before these functions of a file are, or before it is read (`WHOLE_FILE`).
+        """Call this before these functions of a file are called, or before the file is read (`WHOLE_FILE`).
 
         Raises:
-            StoppedError: one of them, or one that they call, was stopped.
+            StoppedError: one of the functions, or a function that they call, was stopped.
         """
         found = self._functions.get(code.chapter.number)
         if not found:
             return
         if WHOLE_FILE in found:
-            raise StoppedError("the file did not come to its end, and is not read again", whole_file=True)
+            raise StoppedError("reading the file did not finish, so it is not read again", whole_file=True)
         called = {other for name in names for other in self._behind_one(code, name)}
         for name in sorted(found):
             if name in names or name.partition(".")[0] in called:
                 exercise = code.chapter.exercise_of(name)
                 number = "" if exercise is None else f" ({exercise.number})"
-                raise StoppedError(f"`{name}`{number} did not come to its end, and is not called again")
+                raise StoppedError(f"`{name}`{number} did not finish, so it is not called again")
 
     def _behind_one(self, code: Implementation, name: str) -> frozenset[str]:
         key = (code.chapter.number, name)

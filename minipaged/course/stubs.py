@@ -1,6 +1,6 @@
 """Stubs: an exercise file is its solution without the marked bodies.
 
-The markers are nbgrader's, with the number of the exercise behind the first one:
+The markers are nbgrader's, with the exercise's number after the first one:
 
     def translate(position, block_size):
         \"\"\"…\"\"\"
@@ -8,8 +8,8 @@ The markers are nbgrader's, with the number of the exercise behind the first one
         return position // block_size, position % block_size
         ### END SOLUTION
 
-A marked region inside a function becomes `raise NotYet("3.1", "translate")`. One at the left margin
-(a helper that only the solution needs) disappears.
+A marked region inside a function becomes `raise NotYet("3.1", "translate")`. A region at the left margin is a
+helper that only the solution needs, and disappears.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def regions(source: str) -> list[SolvedRegion]:
     """The marked regions of a solution file, in order.
 
     Raises:
-        CourseError: markers that do not pair, or lack the number.
+        CourseError: markers do not pair, or a number is missing.
     """
     found: list[SolvedRegion] = []
     opened: tuple[int, re.Match[str]] | None = None
@@ -58,7 +58,7 @@ def regions(source: str) -> list[SolvedRegion]:
             if opened is not None:
                 raise CourseError(f"line {number + 1}: BEGIN SOLUTION inside another one")
             if begins[1] and not begins[2]:
-                raise CourseError(f"line {number + 1}: write the exercise's number behind BEGIN SOLUTION")
+                raise CourseError(f"line {number + 1}: write the exercise's number after BEGIN SOLUTION")
             opened = (number, begins)
         elif _END.fullmatch(line) is not None:
             if opened is None:
@@ -83,7 +83,7 @@ def make_stub(source: str, keep: Collection[str] = ()) -> str:
     """
     lines = source.splitlines()
     marked = regions(source)
-    # Helpers go when all exercises are taken out; half solved, somebody may still need them.
+    # Helpers go if no exercise stays solved. If one does, it may need them.
     removes_helpers = not any(region.exercise in keep for region in marked)
     takes_out = False
     for region in reversed(marked):
@@ -109,7 +109,7 @@ def without_markers(source: str) -> str:
 
 
 def unwritten(source: str, filename: str = "<source>") -> dict[str, list[str]]:
-    """The exercises that an exercise file still raises `NotYet` for, and the names that do.
+    """The exercises for which a file still raises `NotYet`, and the names of the functions that do.
 
     Args:
         source: the file's text.
@@ -161,7 +161,7 @@ def text_of(source: str, name: str) -> str:
 
 
 def names_behind(source: str, names: Collection[str]) -> frozenset[str]:
-    """The functions and classes of a file that these use, directly or through others, and these.
+    """These functions and classes, and those of the file that they use, directly or through others.
 
     Raises:
         SyntaxError: the file is not Python.
@@ -178,7 +178,7 @@ def names_behind(source: str, names: Collection[str]) -> frozenset[str]:
 
 
 def _used(definition: _Definition) -> set[str]:
-    """The names that a function or class reads and does not bind itself; those of annotations left out."""
+    """The names that a function or class reads and does not bind itself, without names in annotations."""
     inside = [node for statement in definition.body for node in ast.walk(statement)]
     names = [node for node in inside if isinstance(node, ast.Name)]
     bound = {node.arg for node in ast.walk(definition) if isinstance(node, ast.arg)}

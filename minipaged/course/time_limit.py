@@ -1,9 +1,9 @@
-"""A limit for the time that a test takes: for loops without an end, and for waiting that has none.
+"""A limit for the time that a test takes, for endless loops and endless waiting.
 
-Time is the clock's, so that sleeping counts. When it is up, the test is interrupted by an error that no
-`except Exception` catches, and again every second, for code that catches everything. Where that does not
-help, because the interpreter itself is held (or there are no signals, as on Windows), a watchdog thread
-in C ends the process: what the tests have found is in the journal, and whoever started the process goes
+Time is wall-clock time, so sleeping counts. When the time is up, an error that no `except Exception` catches
+interrupts the test. The error comes again every second, for code that catches everything. If that does not
+help, a watchdog thread in C ends the process. This happens if C code holds the interpreter, or if there are
+no signals, as on Windows. The results so far are in the journal, and the process that started this one goes
 on from there (`watched.py`).
 """
 
@@ -21,19 +21,19 @@ from types import FrameType, TracebackType
 from typing import TextIO
 
 SECONDS = "MINIPAGED_TEST_SECONDS"
-"""The variable of the environment with the limit of a test; 0 for none."""
+"""The environment variable with the limit of a test; 0 for none."""
 
 _DEFAULT = 60
 _AGAIN = 1.0
-"""Seconds until an interruption that was caught comes again."""
+"""Seconds until an interruption is repeated."""
 
 
 class StoppedError(BaseException):
-    """A test that did not come to its end. Not an `Exception`: what catches those goes on for ever.
+    """A test did not finish. This is not an `Exception`, because code that catches those would go on.
 
     Args:
-        why: in words.
-        whole_file: whether it was the file that did not, which was being read.
+        why: the reason, in words.
+        whole_file: whether the checked file itself did not finish while it was being read.
     """
 
     def __init__(self, why: str, *, whole_file: bool = False) -> None:
@@ -43,11 +43,11 @@ class StoppedError(BaseException):
 
 @dataclass(frozen=True)
 class LastResort:
-    """How the process is ended if the interruption does not help.
+    """How the process ends if the interruption does not help.
 
     Attributes:
-        traces: an open file, to which the watchdog writes what the threads were doing.
-        before: called when time is up, before the first interruption; may write down what is known.
+        traces: an open file to which the watchdog writes the threads' stacks.
+        before: called when time is up, before the first interruption; it may record what is known.
     """
 
     traces: TextIO
@@ -55,27 +55,27 @@ class LastResort:
 
 
 def default_seconds() -> str:
-    """The limit of a test, unless `--test-seconds` says another one."""
+    """The default of `--test-seconds`: the limit of a test."""
     return os.environ.get(SECONDS) or str(_DEFAULT)
 
 
 def grace(seconds: float) -> float:
-    """How much longer than its limit a test may take until its process is ended."""
+    """How many seconds after its limit a test's process is ended."""
     return min(5.0, max(1.0, seconds / 4))
 
 
 def is_debugged() -> bool:
-    """Whether a debugger traces this process: who thinks about a line may take hours."""
+    """Whether a debugger traces this process. A user may then take hours over a line."""
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 and newer
     return sys.gettrace() is not None or bool(monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID))
 
 
 class time_limit:  # noqa: N801 (reads as the statement that it is)
-    """The block raises `StoppedError` if it takes longer, also if it has caught that itself.
+    """Raises `StoppedError` in a block that takes longer, even if the block catches it.
 
     Args:
         seconds: 0 for no limit.
-        last_resort: without it, code that catches every interruption is not ended.
+        last_resort: without it, code that catches every interruption goes on.
     """
 
     def __init__(self, seconds: float, last_resort: LastResort | None = None) -> None:
@@ -108,26 +108,26 @@ class time_limit:  # noqa: N801 (reads as the statement that it is)
         if self._stopped is None:
             self._stopped = took_too_long(self._seconds).with_traceback(_traceback_to(frame))
             if self._last_resort is not None:
-                # What fails here fails in the middle of anything; the interruption is what counts.
+                # This runs in the middle of any code, so it must not raise anything but the interruption.
                 with contextlib.suppress(Exception):
                     self._last_resort.before(self._stopped)
         raise took_too_long(self._seconds)
 
 
 def took_too_long(seconds: float) -> StoppedError:
-    """The error of a test that has had its time."""
+    """The error of a test whose time is up."""
     return StoppedError(f"it had not ended after {seconds:g} {'second' if seconds == 1 else 'seconds'}")
 
 
 def forget_time_limit() -> None:
-    """Let the test that runs take as long as it likes: somebody looks at it in a debugger."""
+    """Remove the limit of the running test, because a user looks at it in a debugger."""
     if hasattr(signal, "SIGALRM"):
         signal.setitimer(signal.ITIMER_REAL, 0)
     faulthandler.cancel_dump_traceback_later()
 
 
 def _traceback_to(frame: FrameType | None) -> TracebackType | None:
-    """As if that frame had raised: from the outermost frame to it."""
+    """A traceback from the outermost frame to this one, as if this frame had raised."""
     traceback = None
     while frame is not None:
         traceback = TracebackType(traceback, frame, frame.f_lasti, frame.f_lineno)

@@ -1,4 +1,4 @@
-"""Timekeeper: in a run of tests, how long each takes, what the journal has, and what was stopped."""
+"""Timekeeper: applies the time limit in a run of tests, and keeps the journal and the stopped functions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from minipaged.course.stopped import Stopped
 from minipaged.course.time_limit import LastResort, StoppedError, forget_time_limit, is_debugged, time_limit
 
 _IN_ENGINE = 3
-"""A test in the engine may take as many times as long: the first one compiles the engine's loops."""
+"""A test in the engine may take this many times longer: the first one compiles the engine's loops."""
 
 
 class Timekeeper:
-    """Of one session of pytest.
+    """The time limits and the journal of one pytest session.
 
     Args:
-        config: with `--test-seconds`; and with `--chapter-results`, if the run has a journal.
+        config: has `--test-seconds`, and `--chapter-results` if the run has a journal.
 
     Attributes:
-        before: what an earlier process of this run has left in the journal.
-        stopped: what is not called again.
-        journal: for the results, in the process that reports; `None` if nobody waits for them.
+        before: what an earlier process of this run wrote to the journal.
+        stopped: the functions that are not called again.
+        journal: for the results, in the process that reports; `None` if no other process waits for them.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -35,7 +35,7 @@ class Timekeeper:
         self.before, self.journal, self._traces = Record(), None, None
         if path is not None and not hasattr(config, "workerinput"):
             self.before = read_journal(path)
-            if self.before.status is not None:  # of a run that came to its end
+            if self.before.status is not None:  # the earlier run finished
                 self.before = Record()
                 path.unlink()
             self.journal = Journal(path)
@@ -45,13 +45,13 @@ class Timekeeper:
         self._known = {(each.chapter, each.exercise, each.test) for each in self.before.results}
 
     def has_result(self, item: pytest.Item) -> bool:
-        """Whether the test has run in the earlier process."""
+        """Whether the test ran in the earlier process."""
         chapter, exercise = place_of(item)
         return (chapter.number, "" if exercise is None else exercise.number, item.name) in self._known
 
     @contextmanager
     def watching(self, item: pytest.Item) -> Iterator[None]:
-        """The block is a test, or what is made for it: it ends when its time is up.
+        """The block is a test or its setup, and is stopped when its time is up.
 
         Raises:
             StoppedError: it took too long.
@@ -66,7 +66,7 @@ class Timekeeper:
             yield
 
     def forget(self) -> None:
-        """The test that runs may take its time: somebody looks at it."""
+        """The running test has no limit any more: a user looks at it in a debugger."""
         forget_time_limit()
         if self.journal is not None:
             self.journal.pauses()

@@ -1,4 +1,4 @@
-"""How long a token takes at the engine's stages, by the length of its sequence: measured, and drawn."""
+"""Measure and draw how long a token takes at the engine's stages, by the length of its sequence."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from minipaged.engine.llm_engine import LLMEngine
 from minipaged.loading.loader import LoadedModel
 from minipaged.sampling.params import SamplingParams
 
-_NUM_TOKENS = 6  # per measurement; the first one, which computes the prompt, does not count
+_NUM_TOKENS = 6  # per measurement; the first token, which includes the prompt, does not count
 _MARKERS = "os^D"
 
 
 def seconds_per_token(
     stages: Sequence[int], lengths: Sequence[int], loaded: LoadedModel
 ) -> dict[int, list[float]]:
-    """Seconds that one token takes at each stage, after prompts of each length: the median of five.
+    """Seconds for one token at each stage, after prompts of each length: the median of five.
 
-    The stages take turns, so that what else the machine does hits all of them.
+    The stages take turns, so that other load on the machine affects all of them.
     """
     engines = {stage: _engine(stage, loaded) for stage in stages}
     times: dict[int, list[float]] = {stage: [] for stage in stages}
-    for length in (lengths[0], *lengths):  # the first one warms up
+    for length in (lengths[0], *lengths):  # the first run is a warm-up
         for stage, engine in engines.items():
             times[stage].append(_seconds(engine, length))
     return {stage: measured[1:] for stage, measured in times.items()}
@@ -52,10 +52,10 @@ def draw_token_times(
     """One line for each stage: milliseconds per token over the length of the sequence.
 
     Args:
-        title: what is to be seen, as a sentence.
+        title: what the figure shows, as a sentence.
         lengths: tokens in the sequence.
         times: seconds per token, for each stage and length.
-        names: of the stages, as they are written on the lines.
+        names: the stages' names, written on the lines.
     """
     made, ax = figure(title, "tokens in the sequence", "milliseconds per token")
     highest = 1e3 * max(max(measured) for measured in times.values())
@@ -63,7 +63,7 @@ def draw_token_times(
         line = f"{_MARKERS[number]}{STYLES[number]}"
         ax.plot(lengths, [1e3 * each for each in measured], line, color=COLOURS[5 - number])
         y = 1e3 * measured[-1]
-        # A line that ends at the top has its name on its left, any other one above it.
+        # A line that ends at the top has its name on the left; other lines have it above.
         if y > 0.9 * highest:
             ax.text(lengths[-1] - 0.06 * lengths[-1], y, names[stage], ha="right", va="top")
         else:

@@ -1,4 +1,4 @@
-"""What somebody sees who waits for tests: which one is running, and for how long."""
+"""What a user sees while tests run: which test is running, and for how long."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class TestInTime:
     """A test that is running.
 
     Attributes:
-        exercise: the exercise's number; that of the chapter, for its test in the engine.
+        exercise: the exercise's number; the chapter's number for its test in the engine.
         test: the test's name, without its parameters.
-        seconds: since it began.
-        limit: when it is ended, in seconds since then; 0 for never.
+        seconds: how long it has been running.
+        limit: seconds after which it is stopped; 0 for never.
     """
 
-    __test__ = False  # for pytest, which collects by the name
+    __test__ = False  # pytest would collect it because of its name
 
     exercise: str
     test: str
@@ -45,7 +45,7 @@ Look = Callable[[TestInTime], None]
 
 
 def every_ten_seconds(stream: TextIO) -> Look:
-    """Writes a line for every ten seconds that one test takes: where a line cannot be written anew."""
+    """Writes a line for every ten seconds of a test, for streams that cannot rewrite a line."""
     shown: list[tuple[str, str, int]] = []
 
     def look(running: TestInTime) -> None:

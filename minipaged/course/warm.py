@@ -1,11 +1,11 @@
-"""A process that has imported what is slow, and forks for each run of a chapter's tests.
+"""A process that has imported the slow modules, and forks for each run of a chapter's tests.
 
-Importing torch and transformers takes seconds, every time. A notebook checks many exercises, so its
-checks share one process that did it once: for each run that forks, and the child is pytest. The
-process imports no file of the reader's, and none of this project's (so it runs this file as a
-script): what was saved is always read anew.
+Importing torch and transformers takes seconds. A notebook checks many exercises, so its checks share one
+process that has imported both. It forks for each run, and the child runs pytest. The process imports none of
+the reader's files and none of this project's, so the child always reads the saved files. For the same reason
+this file is run as a script.
 
-Where processes are not forked safely (macOS, Windows), there is none, and each run starts from nothing.
+On macOS and Windows, where forking is not safe, there is no such process, and each run starts from nothing.
 
     python -P warm.py MODULE …        reads requests from stdin, answers on stdout: lines of JSON
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -27,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 SLOW_IMPORTS = ("numpy", "hypothesis", "pytest", "torch", "transformers.models.llama.modeling_llama")
-"""None of this project's: see above."""
+"""No modules of this project: see above."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,10 @@ class Request:
     """One run of pytest.
 
     Attributes:
-        arguments: of pytest.
-        folder: where it runs.
-        output: the file for what it prints.
-        environment: its variables; also those of the notebook that were set meanwhile.
+        arguments: pytest's arguments.
+        folder: the folder to run in.
+        output: the file for its output.
+        environment: its environment variables, including those that the notebook has set since.
     """
 
     arguments: Sequence[str]
@@ -48,14 +49,14 @@ class Request:
 
 
 class WarmProcessDiedError(Exception):
-    """The warm process is gone, and with it the run: begin it anew, some other way."""
+    """The warm process has died, and the run with it. Start the run again in another way."""
 
 
 class WarmProcess:
-    """The process, seen from the notebook. It ends with the notebook's own.
+    """The notebook's handle of the process, which ends with the notebook's own process.
 
     Raises:
-        OSError: it could not be started.
+        OSError: the process could not be started.
     """
 
     def __init__(self) -> None:
@@ -63,9 +64,9 @@ class WarmProcess:
             [sys.executable, "-P", __file__, *SLOW_IMPORTS],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # what it cannot import, the run itself will miss, and say so
-            bufsize=0,  # so that nothing that has come is hidden from `select`
-            start_new_session=True,  # Ctrl-C is for the notebook, which then ends the run itself
+            stderr=subprocess.DEVNULL,  # the run itself reports a module that is missing
+            bufsize=0,  # a buffer could hold data that `select` does not see
+            start_new_session=True,  # on Ctrl-C the notebook ends the run itself
         )
         atexit.register(self.close)
 
@@ -74,21 +75,21 @@ class WarmProcess:
         return self._process.poll() is None
 
     def begin(self, request: Request) -> WarmRun | None:
-        """Begin to run pytest; `None` if the process is gone.
+        """Start pytest; `None` if the process is gone.
 
         Raises:
-            KeyboardInterrupt: nothing was begun, and the process is gone.
+            KeyboardInterrupt: nothing was started, and the process is gone.
         """
         try:
             child = self._ask(asdict(request))
         except BaseException:
-            self._process.terminate()  # the answer that is still to come is nobody's
+            self._process.terminate()  # the pending answer would be taken for a later one
             self.close()
             raise
         return None if child is None else WarmRun(self, child)
 
     def close(self) -> None:
-        """End it, and what it runs."""
+        """End the process and its run."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -96,18 +97,18 @@ class WarmProcess:
         atexit.unregister(self.close)
 
     def answer(self) -> int | None:
-        """The next answer, when it comes; `None` if the process is gone."""
+        """Wait for the next answer; `None` if the process is gone."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         return int(line) if line.endswith(b"\n") else None
 
     def has_answered(self, seconds: float) -> bool:
-        """Whether an answer has come after that time."""
+        """Whether an answer comes within that time."""
         assert self._process.stdout is not None
         return bool(select.select([self._process.stdout], [], [], seconds)[0])
 
     def _ask(self, request: Mapping[str, object]) -> int | None:
-        """The id of the child that runs it."""
+        """Send a request; returns the id of the child that runs it."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{json.dumps(request)}\n".encode())
@@ -120,8 +121,8 @@ class WarmRun:
     """One run of pytest, in a child of the warm process.
 
     Args:
-        process: that has the child.
-        child: its id.
+        process: the parent of the child.
+        child: the child's process id.
     """
 
     def __init__(self, process: WarmProcess, child: int) -> None:
@@ -130,10 +131,10 @@ class WarmRun:
         self._has_ended = False
 
     def wait(self, seconds: float) -> int | None:
-        """Its exit code, or minus the signal that killed it; `None` if it still runs after that time.
+        """pytest's exit code, or minus the signal that killed it; `None` if it still runs after that time.
 
         Raises:
-            WarmProcessDiedError: so it is.
+            WarmProcessDiedError: the warm process has died.
         """
         if not self._process.has_answered(seconds):
             return None
@@ -145,7 +146,7 @@ class WarmRun:
         return code
 
     def end(self) -> None:
-        """Kill it, if it still runs; the next run can begin."""
+        """Kill the child if it still runs. After that the next run can start."""
         if not self._has_ended:
             self._kill_child()
             self._process.answer()
@@ -158,18 +159,18 @@ class WarmRun:
 
 @functools.cache
 def _shared() -> list[WarmProcess]:
-    """This process's own: none, or one."""
+    """The warm process of this process, if there is one."""
     return []
 
 
 def begin_warm(request: Request) -> WarmRun | None:
-    """Begin to run pytest in a fork of the warm process, which the first call starts.
+    """Start pytest in a fork of the warm process. The first call starts the warm process.
 
     Returns:
-        The run; `None` where there is no such process: run it some other way.
+        The run; `None` if there is no warm process, and the run has to start in another way.
 
     Raises:
-        KeyboardInterrupt: nothing was begun.
+        KeyboardInterrupt: nothing was started.
     """
     if sys.platform != "linux":
         return None
@@ -182,16 +183,17 @@ def begin_warm(request: Request) -> WarmRun | None:
 
 
 def serve(modules: Sequence[str]) -> None:
-    """The process itself. Ends when its stdin does."""
+    """The main loop of the warm process. It ends when its stdin ends."""
     for name in modules:
         importlib.import_module(name)
+    gc.freeze()  # what is imported stays: a run that collects garbage need not look through it
     signal.signal(signal.SIGTERM, _end)
     while line := sys.stdin.readline():
         child = os.fork()
         if not child:
             _become_pytest(Request(**json.loads(line)))
         try:
-            with contextlib.suppress(PermissionError):  # the child says so as well: whoever is first
+            with contextlib.suppress(PermissionError):  # the child sets it as well, since either may be first
                 os.setpgid(child, child)
             print(child, flush=True)
             _, status = os.waitpid(child, 0)
@@ -206,7 +208,7 @@ def _end(*_: object) -> None:
 
 
 def _become_pytest(request: Request) -> None:
-    """In the child; does not return."""
+    """Run pytest in the child; does not return."""
     code = 3
     try:
         os.setpgid(0, 0)
@@ -232,4 +234,4 @@ def _become_pytest(request: Request) -> None:
 
 if __name__ == "__main__":
     serve(sys.argv[1:])
-    os._exit(0)  # at once: torch has much to tidy up, and a notebook waits for this as it closes
+    os._exit(0)  # without cleaning up: torch takes long, and a closing notebook waits for this

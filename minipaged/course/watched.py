@@ -1,8 +1,8 @@
-"""Runs of tests that always come to their end: in a process that another one watches, and goes on after.
+"""Test runs that always finish: one process runs the tests, and another one watches it.
 
-The process that runs the tests keeps a journal, and ends itself when a test holds it for too long
-(`time_limit.py`). The one that watches reads in the journal which test that was, writes there what
-became of it, and begins a new process for the tests that are left.
+The process that runs the tests keeps a journal, and ends itself if a test takes too long (`time_limit.py`).
+The watching process reads in the journal which test that was, adds the test's result, and starts a new
+process for the remaining tests.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from minipaged.course.waiting import Look, TestInTime
 
 _POLL = 0.1
 _SECONDS_TO_END = 10.0
-"""For a process whose tests have all run: threads that the checked code has left may hold it for ever."""
+"""How long a process may take to end after its last test: threads of the checked code may keep it alive."""
 
 _SECONDS_TO_SUM_UP = 5.0
 _PYTESTS_CODES = range(6)
 _FRAME = re.compile(r'  File "(.+)", line ([0-9]+) in (.+)')
-"""A line of the watchdog's."""
+"""A line that the watchdog writes."""
 
 
 class Process(Protocol):
     """A process that runs tests."""
 
     def wait(self, seconds: float) -> int | None:
-        """Its exit code, or minus the signal that killed it; `None` if it still runs after that time."""
+        """The exit code, or minus the signal that killed it; `None` if it still runs after that time."""
         ...
 
     def end(self) -> None:
-        """Let it sum up, if it does that, or kill it; and wait for its end."""
+        """Let the process sum up if it can, or kill it, and wait for its end."""
         ...
 
 
@@ -51,8 +51,8 @@ class Spawned:
 
     Args:
         command: program and arguments.
-        sums_up: on Ctrl-C, which it has got as well, it shows what it has found, and ends.
-        options: of `subprocess.Popen`.
+        sums_up: whether it shows its results and ends by itself on Ctrl-C, which it also receives.
+        options: options of `subprocess.Popen`.
     """
 
     def __init__(self, command: Sequence[str], *, sums_up: bool = False, **options: object) -> None:
@@ -80,18 +80,18 @@ def run_watched(
     look: Look | None = None,
     goes_on: Callable[[TestResult], None] | None = None,
 ) -> int:
-    """Run tests to their end.
+    """Run tests until all have a result.
 
     Args:
-        start: begins a process that runs pytest with `--chapter-results` and this journal. It is called
-            again, for the tests that are left, where that ended too early.
-        journal: the file.
+        start: starts a process that runs pytest with `--chapter-results` and this journal. If the process
+            ends too early, `start` is called again for the remaining tests.
+        journal: the journal's file.
         impl: whose code is checked.
-        look: called all the time, with the test that runs.
-        goes_on: called before each further process, with the test that the last one ended with.
+        look: called many times a second with the test that is running.
+        goes_on: called before each further process, with the result of the test that ended the last process.
 
     Returns:
-        pytest's exit code, or minus the signal that killed it where no test was running.
+        pytest's exit code, or minus the signal that killed it while no test was running.
     """
     while True:
         process = start()
@@ -117,7 +117,7 @@ def _wait(process: Process, journal: Path, look: Look | None) -> int:
     size, record, waited, before = -1, Record(), 0.0, time.monotonic()
     while (code := process.wait(_POLL)) is None:
         now = time.monotonic()
-        waited += min(now - before, 1.0)  # without the time in which this process was stopped
+        waited += min(now - before, 1.0)  # ignore the time in which this process was suspended
         before = now
         if journal.is_file() and journal.stat().st_size != size:
             size, last = journal.stat().st_size, record
@@ -139,11 +139,11 @@ def _test_of(record: Record) -> tuple[int, str, str] | None:
     return result.chapter, result.exercise, result.test
 
 
-# A test that its process ended with
+# The result of a test that ended its process
 
 
 def _ended_with(running: Running, code: int, traces: Path, impl: str) -> TestResult:
-    """What becomes of the test: it took too long, or it has ended the process, and with that itself."""
+    """The result of a test that took too long, or that ended its process."""
     result = running.result
     traced = traces.read_text(encoding="utf-8") if traces.is_file() else ""
     if traced and result.text:
@@ -161,7 +161,7 @@ def _ended_with(running: Running, code: int, traces: Path, impl: str) -> TestRes
 
 
 def _innermost(traced: str, source: Implementation) -> tuple[tuple[str, int] | None, str]:
-    """Of what the watchdog wrote: the line of the checked file that was running, and its function."""
+    """The line of the checked file that was running, and its function, from what the watchdog wrote."""
     for filename, line, name in _FRAME.findall(traced):
         if filename == str(source.path):
             return (filename, int(line)), name
@@ -175,5 +175,5 @@ def _how_it_ended(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    why = ", as a machine does that has no memory left" if name == "SIGKILL" else ""
+    why = ", as happens when a machine runs out of memory" if name == "SIGKILL" else ""
     return f"its process was killed by {name}{why}"

@@ -1,7 +1,7 @@
 """The bug zoo: plausible wrong solutions, each of which its exercise's tests must catch.
 
-A mutant is a change of the solution file's text. `minipaged/course/chNN/zoo.py` has the chapter's, as
-`MUTANTS`.
+A mutant is a change of the solution file's text. The mutants of a chapter are `MUTANTS` in
+`minipaged/course/chNN/zoo.py`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Mutant:
     """One wrong solution.
 
     Attributes:
-        exercise: whose tests catch it.
-        name: what is wrong, in a few words, as an identifier: `copies_after_the_write`.
-        old: text of the solution, which occurs in this exercise's marked bodies exactly once.
-        new: what stands there instead.
+        exercise: the exercise whose tests catch it.
+        name: the bug in a few words, as an identifier: `copies_after_the_write`.
+        old: text of the solution that occurs exactly once in this exercise's marked bodies.
+        new: the text that replaces it.
     """
 
     exercise: str
@@ -41,10 +41,10 @@ def mutants(chapter: Chapter) -> tuple[Mutant, ...]:
 
 
 def mutate(source: str, mutant: Mutant) -> str:
-    """The text of the solution file with the mutant's bug in it, without the markers.
+    """The solution file's text with the mutant's bug, without the markers.
 
     Raises:
-        CourseError: the old text is not in the exercise's bodies, or is there more than once.
+        CourseError: the old text is not in the exercise's bodies, or occurs more than once.
     """
     lines = source.splitlines(keepends=True)
     places = []
@@ -73,7 +73,7 @@ def load_mutant(chapter: Chapter, name: str) -> ModuleType:
     """The chapter's module with one bug in it.
 
     Raises:
-        CourseError: there is no mutant of that name, or there are no solutions to put it into.
+        CourseError: there is no mutant of that name, or the solutions are missing.
     """
     for mutant in mutants(chapter):
         if mutant.name == name:

@@ -1,4 +1,4 @@
-"""CompiledDecoder: a decoder whose layers, norm, logits and word embeddings are in compiled code."""
+"""CompiledDecoder: a decoder whose layers, norm, logits and word embeddings are compiled code."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from minipaged.model.layer import Embedding, Layer, Linear, RMSNorm
 
 
 class CompiledDecoder(Decoder):
-    """A `Decoder` with compiled parts. What it does with them it inherits: `forward`, `enter` and `logits`.
+    """A `Decoder` with compiled parts. It inherits `forward`, `enter` and `logits`, which call these parts.
 
     Args:
-        plain: whose weights it computes with, if `recognise.why_not_compiled` finds no reason. Matrices are
-            copied in panels, the rest is shared.
-        other_linear: what replaces a projection whose weight does not fit panels.
-        takes_over: put the panels into the plain decoder in place of its rows, matrix by matrix, so that no
-            more than one is in memory twice. The plain decoder cannot compute any more.
+        plain: the decoder with the weights, for which `recognise.why_not_compiled` gives `None`. Matrices are
+            copied into panels; all other weights are shared.
+        other_linear: makes the replacement for a projection whose weight does not fit panels.
+        takes_over: replace the plain decoder's matrices by the panels, one by one, so that only one matrix at
+            a time is in memory twice. After that the plain decoder cannot compute any more.
     """
 
     def __init__(
         self, plain: Decoder, other_linear: Callable[[Linear], nn.Module], *, takes_over: bool
     ) -> None:
-        nn.Module.__init__(self)  # a Decoder's own would make weights
+        nn.Module.__init__(self)  # Decoder.__init__ would allocate weights
         self.config = config = plain.config
-        copied: dict[nn.Parameter, nn.Parameter] = {}  # the word embeddings may be there twice
+        copied: dict[nn.Parameter, nn.Parameter] = {}  # the word embeddings may also be the output matrix
 
         def panels_of(weight: nn.Parameter) -> nn.Parameter:
             if weight not in copied:
@@ -54,7 +54,7 @@ class CompiledDecoder(Decoder):
         layers = nn.ModuleList(CompiledLayer(each, config, linear, workspace) for each in plain.layers)
         has_panels = fits_panels(plain.lm_head.weight)
         embeds_panels = has_panels and plain.lm_head.weight is plain.embed_tokens.weight
-        # The types are those of what is replaced: the inherited methods call nothing else.
+        # The attributes keep the types of the parts they replace: the inherited methods only call those.
         self.embed_tokens = plain.embed_tokens
         if embeds_panels:
             self.embed_tokens = cast(Embedding, PanelEmbedding(panels_of(plain.embed_tokens.weight)))
@@ -65,16 +65,16 @@ class CompiledDecoder(Decoder):
 
     @property
     def compiled_layers(self) -> list[CompiledLayer]:
-        """The layers, as what they are."""
+        """The layers, with their real type."""
         return cast(list[CompiledLayer], self.layers)
 
     @property
     def compiled_norm(self) -> CompiledNorm:
-        """The norm, as what it is."""
+        """The norm, with its real type."""
         return cast(CompiledNorm, self.norm)
 
     def plain(self) -> Decoder:
-        """A plain decoder with the same weights: matrices are copied in rows, the rest is shared."""
+        """A plain decoder with the same weights. Matrices are copied into rows; the rest is shared."""
         plain = Decoder(self.config, self.dtype, self.device)
         mine = dict(self.named_parameters())
         for name, parameter in plain.named_parameters():
@@ -83,5 +83,5 @@ class CompiledDecoder(Decoder):
         return plain
 
     def weight_views(self) -> dict[str, Tensor]:
-        """As a `Decoder`'s, but of a copy: writing to them changes nothing."""
+        """As `Decoder.weight_views`, but of a copy: writing to the views does not change this decoder."""
         return self.plain().weight_views()

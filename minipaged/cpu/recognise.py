@@ -11,16 +11,16 @@ from minipaged.model.decoder import AttendFn, Decoder
 from minipaged.model.likeness import other_parts, other_results
 
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
-"""The dtypes of the loops, and how far their results may be from PyTorch's: the norm of the difference, as a
-share of the result's. Sums in another order differ by less than a tenth of that."""
+"""The dtypes of the loops, and how far their results may be from PyTorch's: the norm of the difference,
+divided by the norm of the result. A different order of summation gives less than a tenth of that."""
 
 
 @torch.inference_mode()
 def why_not_compiled(decoder: Decoder) -> str | None:
-    """Why the loops do not compute this decoder, in words; `None` if they do.
+    """The reason why the loops cannot compute this decoder, in words; `None` if they can.
 
     Args:
-        decoder: any, plain or compiled.
+        decoder: any decoder, plain or compiled.
     """
     reason = _other_sizes(decoder)
     if reason is None and not isinstance(decoder, CompiledDecoder):

@@ -1,8 +1,8 @@
-"""RecordedDecode: decode steps on a CPU, whose calls of compiled code are all known before the step begins.
+"""RecordedDecode: decode steps on a CPU as recorded sequences of compiled calls.
 
-On a CPU, too, a step of few tokens is many short calls: four in each layer. While Python gets the next one
-ready the memory bus stands still, which for one sequence is what bounds a step. So the calls of a step of n
-sequences are recorded once, and made in one go from then on.
+A step of few tokens is many short calls, on a CPU as on a GPU: four in each layer. While Python prepares the
+next call, nothing is read from memory, and reading from memory is what limits a step of one sequence. So the
+calls of a step of n sequences are recorded once, and from then on made in one go.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from minipaged.runner.step_batch import StepBatch
 from minipaged.transfer import IntArray
 
 MOST_ROWS = TOKENS_AT_ONCE
-"""Sequences in one step: what a layer computes in one call."""
+"""Most sequences in one step: as many tokens as a layer computes in one call."""
 
 
 def can_record(decoder: Decoder, layout: PagedLayout) -> TypeGuard[CompiledDecoder]:
-    """Whether a decoder's steps are calls of compiled code alone."""
+    """Whether a decoder's decode steps consist of compiled calls only."""
     config = decoder.config
     return isinstance(decoder, CompiledDecoder) and all(
         can_attend(config.num_heads, config.head_dim, decoder.dtype, kv_layer)
@@ -40,15 +40,15 @@ def can_record(decoder: Decoder, layout: PagedLayout) -> TypeGuard[CompiledDecod
 
 
 BEFORE, WRITE, ATTEND, AFTER = range(4)
-"""A layer's calls, in their order."""
+"""A layer's calls, in order."""
 
 
 class RecordedDecode:
-    """`DecodeSteps` for the CPU. A step's calls are recorded when there is the first of its size.
+    """`DecodeSteps` for the CPU. The calls are recorded in the first step of each size.
 
     Args:
         decoder: the model, for which `can_record` holds.
-        layout: where its keys and values are.
+        layout: where the model's keys and values are.
         max_num_seqs: most sequences in one step.
         max_model_len: tokens of the longest sequence.
     """
@@ -73,15 +73,15 @@ class RecordedDecode:
         self._attended = empty(rows, config.num_heads, config.head_dim)  # [B, Hq, D]
         self._workspace = LayerWorkspace(config, rows)
         rows_of_groups = torch.zeros(3, rows + 1, dtype=torch.int32, device="cpu")  # [3, B + 1]
-        self._rows_of_groups = rows_of_groups.numpy()  # the same memory, quicker to write to
+        self._rows_of_groups = rows_of_groups.numpy()  # the same memory, faster to write to
         self._groups = QueryGroups(
             torch.arange(rows, dtype=torch.int32, device="cpu"), self._inputs.seq_lens, *rows_of_groups
         )
-        self._first_rows: dict[int, DecodeInputs] = {}  # making the views takes longer than filling them
+        self._first_rows: dict[int, DecodeInputs] = {}  # making these views takes longer than filling them
         self._recorded: dict[tuple[int, int], CallSequence] = {}
 
     def bucket_of(self, batch: StepBatch) -> int | None:
-        """Its number of sequences; `None` if a step has others than decodes, or too many."""
+        """The step's number of sequences; `None` if it is too large, or if the step is not all decodes."""
         num_rows = len(batch.items)
         return num_rows if len(batch.token_ids) == num_rows <= self._most_rows else None
 
@@ -93,31 +93,31 @@ class RecordedDecode:
         inputs = self._first_rows[bucket]
         inputs.fill([torch.from_numpy(each) for each in arrays_of(batch, located)])
         if located.seq_lens.max() > located.block_tables.shape[1] * self._layout.block_size:
-            raise IndexError("a block table is too short for its sequence")  # behind it is an older step's
+            raise IndexError("a block table is too short for its sequence")  # entries past it are stale
         self._group(located.block_tables)
         entering = self._decoder.enter(inputs.token_ids, inputs.positions)
         for kept, given in zip((self._hidden, self._cos, self._sin), entering, strict=True):
             kept[:bucket].copy_(given)
-        # PyTorch's number of threads may have been changed since.
+        # PyTorch's number of threads may have changed since the recording.
         key = bucket, torch.get_num_threads()
         if key not in self._recorded:
             self._recorded[key] = CallSequence(self._calls(bucket))
         calls = self._recorded[key]
         calls.run()
-        # All layers have the same slots and tables: the first layer's calls tell.
+        # All layers have the same slots and tables, so checking the first layer's calls is enough.
         check_written(calls.arguments[WRITE], inputs.slot_mapping)
         check_attended(calls.arguments[ATTEND])
         return self._normed[:bucket], torch.from_numpy(rows)
 
     def _group(self, block_tables: IntArray) -> None:
-        """Which sequences read the same blocks; behind their groups come empty ones."""
+        """Write which sequences read the same blocks. The remaining groups are empty."""
         members, starts, shared = group_decodes(block_tables)
         starts += [len(members)] * (len(members) - len(shared))
         for kept, given in zip(self._rows_of_groups, (members, starts, shared), strict=True):
             kept[: len(given)] = given
 
     def _calls(self, num_rows: int) -> list[Call]:
-        """All layers over the first rows of what this keeps, and the norm behind them."""
+        """The calls of all layers and the last norm, for the first `num_rows` rows of our tensors."""
         inputs = self._inputs.first(num_rows)
         hidden, cos, sin, heads, attended = (
             kept[:num_rows] for kept in (self._hidden, self._cos, self._sin, self._heads, self._attended)

@@ -1,11 +1,11 @@
-"""What an engine on a CPU computes with: a decoder in compiled code in the place of the plain one.
+"""Replace an engine's plain decoder by one in compiled code.
 
-The plain decoder is not changed: engines share a loaded model, and some of them run what is read in `model/`.
-So the compiled one is another object. It has copies of the matrices in panels, and shares the other weights.
-It is made once for each plain decoder, and lives as long as that does.
+The plain decoder is not changed: engines share a loaded model, and some of them run the plain code in
+`model/`. So the compiled decoder is a separate object. It has copies of the matrices in panels, and shares
+the other weights. It is made once for each plain decoder, and lives as long as the plain decoder.
 
-An engine that has loaded its model itself has no use for rows. Then each matrix in panels takes the place of
-its rows, and no weight is in memory twice.
+An engine that has loaded the model for itself does not need the rows. Then each matrix in panels replaces the
+matrix in rows, and no weight is in memory twice.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from minipaged.model.layer import Linear
 logger = logging.getLogger(__name__)
 
 _made: WeakKeyDictionary[Decoder, dict[str, Decoder]] = WeakKeyDictionary()
-"""For each decoder, those that were made of it."""
+"""For each decoder, the decoders that were made from it, by name."""
 
 
 def plain_decoder(decoder: Decoder) -> Decoder:
-    """The decoder itself if it is plain, else one of its weights in rows."""
+    """The decoder itself if it is plain, else a plain one with its weights in rows."""
     if not isinstance(decoder, CompiledDecoder):
         return decoder
     return _once(decoder, "plain", decoder.plain)
 
 
 def compiled_decoder(decoder: Decoder, *, required: bool, takes_over: bool) -> Decoder:
-    """A decoder in compiled code. If the loops do not compute it, the plain one, with a warning.
+    """The decoder in compiled code; the plain one, with a note in the log, if the loops cannot compute it.
 
     Args:
         decoder: on the CPU; plain, or compiled for another engine.
-        required: compile, also where a trial would find that PyTorch multiplies faster.
-        takes_over: only the result will be used, so the decoder's rows may go.
+        required: compile even where a trial would find that PyTorch multiplies faster.
+        takes_over: the caller uses only the result, so the plain decoder's matrices may be freed.
 
     Raises:
-        ConfigError: it is required, and the loops do not compute it.
+        ConfigError: `required` is true, and the loops cannot compute this decoder.
     """
     reason = why_not_compiled(decoder)
     if reason is not None and required:
@@ -71,9 +71,11 @@ def compiled_decoder(decoder: Decoder, *, required: bool, takes_over: bool) -> D
 
 
 def _compile(decoder: Decoder, *, required: bool, takes_over: bool) -> Decoder:
-    """In compiled code if that is faster, else with the products that are. A short trial multiplies some of
-    the matrices, with as many threads as torch has now. For a small model a trial would cost more than it can
-    win."""
+    """The decoder in compiled code if that is faster, else with the fastest products.
+
+    A short trial multiplies some of the matrices, with torch's current number of threads. For a small model
+    there is no trial: it would cost more than it can gain.
+    """
     weights = [module.weight for module in decoder.modules() if isinstance(module, Linear)]
     small = sum(weight.nbytes for weight in weights) < TRIAL_BYTES
     product = ProductChoice() if small else choose_product(weights)
@@ -89,7 +91,7 @@ def _compile(decoder: Decoder, *, required: bool, takes_over: bool) -> Decoder:
 
 
 def _with_linears(decoder: Decoder, replacement: Callable[[Linear], nn.Module]) -> Decoder:
-    """A decoder of the same tensors, with others in the place of its projections."""
+    """A decoder with the same tensors, whose projections are replaced."""
     tensors = [*decoder.parameters(), *decoder.buffers()]
     twin = copy.deepcopy(decoder, {id(tensor): tensor for tensor in tensors})
     for name, module in list(twin.named_modules()):
@@ -99,8 +101,10 @@ def _with_linears(decoder: Decoder, replacement: Callable[[Linear], nn.Module]) 
 
 
 def _once(decoder: Decoder, what: str, make: Callable[[], Decoder]) -> Decoder:
-    """The decoder of this name that was made of another before, or is made now. It must not refer to that
-    one: it would never end."""
+    """The decoder `what` that was made from `decoder` before, or that `make` makes now.
+
+    It must not refer to `decoder`, or that one would never be freed.
+    """
     made = _made.setdefault(decoder, {})
     if what not in made:
         made[what] = make()

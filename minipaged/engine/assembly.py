@@ -24,7 +24,7 @@ from minipaged.baseline.uncached_layout import UncachedLayout
 from minipaged.baseline.uncached_manager import UncachedManager
 from minipaged.config import EngineConfig
 from minipaged.cpu.compiler.thread_limit import at_most_threads
-from minipaged.engine.device import check_given_model, resolve_device, resolve_dtype
+from minipaged.engine.device import check_exactness, check_given_model, resolve_device, resolve_dtype
 from minipaged.engine.machine import usable_cpus
 from minipaged.engine.memory_plan import MemoryPlan, check_before_loading, make_region_allocator, plan_memory
 from minipaged.engine.step_memory import step_bytes
@@ -33,13 +33,16 @@ from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.cache import CopyBlocks, KVCache, copy_blocks
 from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix_hash import PrefixHasher
-from minipaged.kv.swap import SwapCache, SwapSpace
+from minipaged.kv.swap import SwapSpace
+from minipaged.kv.swap_cache import SwapCache
 from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
 from minipaged.parts import Parts
+from minipaged.runner.capture import on_device
 from minipaged.runner.decode_steps import make_capture, make_decode_steps
 from minipaged.runner.model_runner import ModelRunner
+from minipaged.runner.warm_up import warm_up
 from minipaged.sampling.sampler import DrawTokens, draw_tokens
 from minipaged.scheduler.scheduler import Scheduler
 from minipaged.triton_kernels.setup import prepare_triton
@@ -69,9 +72,16 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         model = load_configured_model(config, progress=progress, check=partial(check_before_loading, config))
     else:
         check_given_model(config, model)
-    decoder, shape = _choose_decoder(config, model.decoder, is_own=is_own), model.config
+    decoder = _choose_decoder(config, model.decoder, is_own=is_own)
+    check_exactness(decoder.device, decoder.dtype)
     if is_own and decoder.device.type == "cpu" and type(decoder) is not Decoder:
         model = replace(model, decoder=decoder)  # it has taken over the weights
+    with on_device(decoder.device):
+        return _assemble_around(decoder, config, model)
+
+
+def _assemble_around(decoder: Decoder, config: EngineConfig, model: LoadedModel) -> Machinery:
+    shape = model.config
     plan = plan_memory(
         config,
         shape,
@@ -97,6 +107,8 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
     )
     kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache)
     layout = _make_layout(config, decoder, kv_cache)
+    draws = _choose_draw(config, decoder.device)
+    warm_up(config, decoder, layout, draws, max_model_len=plan.max_model_len)
     runner = ModelRunner(
         decoder,
         kv_cache,
@@ -104,13 +116,13 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         eos_token_ids=shape.eos_token_ids,
         swap_cache=None if num_cpu_blocks is None else SwapCache(kv_cache, num_cpu_blocks),
         decode_steps=make_decode_steps(config, decoder, layout, max_model_len=plan.max_model_len),
-        draw_tokens=_choose_draw(config, decoder.device),
+        draw_tokens=draws,
     )
     return Machinery(model, plan, kv_manager, scheduler, kv_cache, runner)
 
 
 def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> Decoder:
-    """What computes a model: the plain decoder; or one in compiled code, on a CPU or of fused CUDA kernels.
+    """The decoder that computes a model: the plain one, or one in compiled code (on CUDA, of fused kernels).
 
     Args:
         config: the settings.

@@ -1,8 +1,8 @@
-"""What a process's control groups leave it of the machine's memory and CPUs.
+"""The limits that control groups set for a process's memory and CPUs.
 
 A container is a process in control groups. It sees the whole machine in `/proc/meminfo` and in the number of
-CPUs, and is ended by the kernel when it takes more memory than its group may have. The limits are in files:
-Linux has two versions of them, and may use both at once. Those of the groups above count as well.
+CPUs. But the kernel ends it if it takes more memory than its group may have. The limits are in files. Linux
+has two versions of these files, and may use both at once. The limits of the groups above count as well.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True)
 class GroupLimits:
-    """The tightest limits of a process's own group and of those above it; `None` where there is none.
+    """The lowest limits of a process's own group and of the groups above it; `None` if there is no limit.
 
     Attributes:
         memory_bytes: memory that the process may have.
-        free_bytes: what is left of it. The kernel gives up cached files when memory is wanted, so they
-            count as free.
-        cpus: CPU seconds per second: 1.5 are one CPU and a half.
+        free_bytes: how much of `memory_bytes` is free. Cached files count as free, since the kernel drops
+            them when memory is needed.
+        cpus: CPU seconds per second. 1.5 means one and a half CPUs.
     """
 
     memory_bytes: int | None = None
@@ -32,10 +32,10 @@ class GroupLimits:
 
 
 def group_limits(root: Path = Path("/")) -> GroupLimits:
-    """The limits of this process; none of them on a system without control groups.
+    """The limits of this process. On a system without control groups, all are `None`.
 
     Args:
-        root: of the file system.
+        root: the root of the file system.
     """
     unified = _folders(root, None)
     memory = [_memory_v2(each) for each in unified] + [_memory_v1(each) for each in _folders(root, "memory")]
@@ -48,8 +48,10 @@ def group_limits(root: Path = Path("/")) -> GroupLimits:
 
 
 def _folders(root: Path, controller: str | None) -> list[Path]:
-    """The folders of a controller's groups, the process's own first and then those above, as far as they can
-    be seen. `None` stands for version 2, which has one hierarchy for all controllers."""
+    """The folders of a controller's groups that can be seen, the process's own group first.
+
+    `None` means version 2, which has one hierarchy for all controllers.
+    """
     group = _own_group(root, controller)
     kind = "cgroup2" if controller is None else "cgroup"
     for mount in _lines(root / "proc/self/mountinfo"):
@@ -60,7 +62,7 @@ def _folders(root: Path, controller: str | None) -> list[Path]:
         if controller is not None and controller not in kind_and_options[2].split(","):
             continue
         top, point = fields[3].rstrip("/"), root / fields[4].lstrip("/")
-        # In a container a part of the hierarchy is mounted, often no more than the process's own group.
+        # In a container only a part of the hierarchy is mounted, often just the process's own group.
         own = point / group.removeprefix(top).strip("/") if group.startswith(top + "/") else point
         if ".." in own.parts or not own.is_dir():
             own = point
@@ -84,7 +86,7 @@ def _memory_v2(folder: Path) -> tuple[int | None, int | None]:
 
 
 def _memory_v1(folder: Path) -> tuple[int | None, int | None]:
-    # The second is the tightest of the groups above, which a container may be unable to see.
+    # The second is the lowest limit of the groups above, which a container may not see.
     above = _statistics(folder).get("hierarchical_memory_limit")
     limit = _least((_number(folder / "memory.limit_in_bytes"), above))
     return limit, _free(folder, limit, "memory.usage_in_bytes", ("total_active_file", "total_inactive_file"))
@@ -110,14 +112,14 @@ def _cpus_v1(folder: Path) -> float | None:
 
 
 def _share(quota: str, period: str) -> float | None:
-    """A quota of -1 is none."""
+    """The quota in CPUs. A quota of −1 means that there is no limit."""
     if not quota.isdecimal() or not period.isdecimal() or int(quota) == 0 or int(period) == 0:
         return None
     return int(quota) / int(period)
 
 
 def _number(file: Path) -> int | None:
-    """`None` if there is no such file, or if it says "max"."""
+    """The number in a file; `None` if there is no such file, or if it says "max"."""
     text = "".join(_lines(file))
     return int(text) if text.isdecimal() else None
 
@@ -129,7 +131,7 @@ def _statistics(folder: Path) -> dict[str, int]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return file.read_text().splitlines()
+        return file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return []
 

@@ -234,6 +234,6 @@ def _refuse_hidden_stops(stops: Sequence[str], tokenizer: Tokenizer) -> None:
         hidden = next((name for name in tokenizer.special_token_ids if name in stop), None)
         if hidden is not None and stop not in tokenizer.special_token_ids:
             raise SamplingParamsError(
-                f"stop={stop!r} holds the special token {hidden!r}, which is left out of the text, so that "
-                f"it would never be found: use stop={hidden!r}, or set skip_special_tokens=False"
+                f"stop={stop!r} contains the special token {hidden!r}. The text does not contain special "
+                f"tokens, so it is never found: use stop={hidden!r}, or set skip_special_tokens=False"
             )

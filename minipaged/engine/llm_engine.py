@@ -43,8 +43,8 @@ RequestProcessor = OutputProcessor | BeamProcessor
 class LLMEngine:
     """Serves requests step by step; `LLM` wraps it for offline use.
 
-    One thread at a time may call it; `stats` and the like, which only look, are free to all. While one is
-    inside, the others' calls raise `EngineBusyError`, and change nothing.
+    One thread at a time may call it; `stats` and the like, which only look, are free to all. While one thread
+    is inside, calls from other threads raise `EngineBusyError`, and change nothing.
 
     Args:
         config: the settings.
@@ -107,7 +107,7 @@ class LLMEngine:
 
     @property
     def sampling_defaults(self) -> SamplingDefaults:
-        """How a request without parameters is sampled: what the model's files say, or nothing."""
+        """How a request without parameters is sampled, from the model's files; empty if they say nothing."""
         uses_models = self.config.generation_config == "auto"
         return self.model.config.sampling_defaults if uses_models else SamplingDefaults()
 
@@ -223,8 +223,8 @@ class LLMEngine:
     def _drop_everything(self) -> None:
         """Replace all bookkeeping by new, empty bookkeeping, and drop all requests.
 
-        For when the bookkeeping was interrupted halfway, so that none of it can be trusted. The
-        scheduler's counts restart at 0.
+        This is for bookkeeping that was interrupted halfway, so that it cannot be trusted. The scheduler's
+        counts restart at 0.
         """
         self.kv_manager, self.scheduler = make_bookkeeping(self.config, self.memory_plan, self.kv_cache)
         self._intake = self._make_intake()

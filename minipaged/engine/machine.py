@@ -1,23 +1,26 @@
-"""How much of this machine the process may use: what there is, and what its control groups leave of it."""
+"""How much of this machine's memory and CPUs the process may use, with the limits of its control groups."""
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 from dataclasses import dataclass
 
 import psutil
+import torch
 
 from minipaged.engine.control_group import group_limits
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The CPU's memory, in bytes.
+    """The memory of the CPU or of a GPU, in bytes.
 
     Attributes:
-        total: what the process may have.
-        free: what is left of it for this process, files that the kernel has cached included.
+        total: the most memory that the process may have.
+        free: how much of it is still free for this process. On the CPU, files that the kernel has cached
+            count as free.
     """
 
     total: int
@@ -25,15 +28,27 @@ class Memory:
 
 
 def usable_memory() -> Memory:
-    """The machine's memory, or what a container may have of it."""
+    """The machine's memory, or the container's share of it."""
     limits, machine = group_limits(), psutil.virtual_memory()
     total = machine.total if limits.memory_bytes is None else min(machine.total, limits.memory_bytes)
     free = machine.available if limits.free_bytes is None else min(machine.available, limits.free_bytes)
     return Memory(total, free)
 
 
+def gpu_memory(device: torch.device) -> Memory:
+    """The memory of a CUDA device.
+
+    PyTorch keeps the memory of tensors that are gone, such as those of an engine that was deleted. The driver
+    counts it as used, so it is given back first.
+    """
+    gc.collect()  # a deleted engine may still be there, in a circle of references
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(device)
+    return Memory(total, free)
+
+
 def usable_cpus() -> int:
-    """CPUs that the process may use at once: of those that it is bound to, as many as its quota pays for."""
+    """CPUs that the process may use at once: those that it is bound to, up to its quota."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = group_limits().cpus
     return bound if quota is None else max(1, min(bound, math.ceil(quota)))

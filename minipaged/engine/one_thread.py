@@ -1,8 +1,8 @@
-"""Who may call an engine: one thread at a time, in a process that can compute.
+"""Which threads may call an engine: one at a time, and not in a forked process.
 
 A step reads and changes the same tables from its beginning to its end. A second thread that adds, aborts or
-steps meanwhile would find them half changed. It is refused at once, and not kept waiting: which of two calls
-comes first is for the caller to say.
+steps meanwhile would find them half changed. Its call is refused at once and does not wait, because the
+caller has to decide which of two calls comes first.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class OneThread:
             _refuse_to_wait_for_lost_threads()
 
     def is_inside(self) -> bool:
-        """Whether it is the calling thread that is inside."""
+        """Whether the calling thread is inside."""
         return self._inside.get(_THREAD) == threading.get_ident()
 
     def enter(self) -> None:
-        """Take the calling thread in.
+        """Let the calling thread in.
 
         Raises:
-            EngineBusyError: another one is inside.
+            EngineBusyError: another thread is inside.
             ForkedProcessError: the engine was made before this process was forked.
         """
         if os.getpid() != self._process:
             _refuse_to_wait_for_lost_threads()
-        # Looked up and set in one go, so that no other thread comes between.
+        # Read and set in one operation, so that no other thread can come between.
         inside = self._inside.setdefault(_THREAD, threading.get_ident())
         if inside != threading.get_ident():
             names = [thread.name for thread in threading.enumerate() if thread.ident == inside]
@@ -73,10 +73,10 @@ _R = TypeVar("_R")
 
 
 def by_one_thread(method: Callable[Concatenate[_E, _P], _R]) -> Callable[Concatenate[_E, _P], _R]:
-    """For a method during which no other thread may call such a method of the same engine.
+    """Decorator: while one thread is in the method, other threads cannot call such methods of this engine.
 
-    The thread itself may: what a step calls can call the engine. Neither Ctrl-C nor an exception, wherever it
-    comes, leaves the engine in use.
+    The thread itself can, since code that a step calls may call the engine. Ctrl-C or an exception at any
+    point does not leave the engine in use.
     """
 
     @functools.wraps(method)
@@ -91,20 +91,24 @@ def by_one_thread(method: Callable[Concatenate[_E, _P], _R]) -> Callable[Concate
             finally:
                 one_thread.leave()
         finally:
-            one_thread.leave()  # Ctrl-C may have come just before the first
+            one_thread.leave()  # Ctrl-C may have come just before the first line
 
     return alone
 
 
 @functools.cache
 def _process_of_the_first_engine() -> int:
-    """The id of the process that called this first. A process that is forked from it knows it as well."""
+    """The id of the process that first called this function. A process that is forked from it keeps the
+    id."""
     return os.getpid()
 
 
 def _refuse_to_wait_for_lost_threads() -> None:
-    """A fork copies the calling thread alone. OpenMP counts on the others all the same: it gives them their
-    part of the work, and waits for ever. With one thread there is nothing to wait for."""
+    """Make PyTorch compute with one thread in a forked process.
+
+    A fork copies only the calling thread. But OpenMP still gives the other threads their part of the work,
+    and waits for them for ever. With one thread it does not wait.
+    """
     if torch.get_num_threads() > 1:
         raise ForkedProcessError(
             "this process was forked from one that has made an engine, whose OpenMP threads do not exist "

@@ -1,7 +1,7 @@
-"""How many threads an engine computes with: as many as its work is worth, and as the process may use.
+"""How many threads an engine computes with: as many as help its model, within the limits of the process.
 
-More threads make a step slower, and not by a little: they share out each layer and wait for each other
-at its end, so that one which has to wait for a CPU makes all others wait.
+Too many threads make a step much slower. The threads divide each layer and wait for each other at its end, so
+a thread that has to wait for a CPU makes all others wait.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from minipaged.cpu.compiler.thread_limit import at_most_threads
 from minipaged.engine.machine import usable_cpus
 
 SMALL_MODEL = 10_000_000
-"""Parameters. Below that, a layer is over before a second thread has helped much; and where other programs
-keep the CPUs busy, waiting for that thread makes a step many times slower."""
+"""Parameters of the largest model that uses one thread. A layer of such a model ends before a second thread
+has helped much. And if other programs keep the CPUs busy, waiting for that thread makes a step many times
+slower."""
 
 
 def threads_worth(decoder: nn.Module) -> int:
@@ -24,7 +25,10 @@ def threads_worth(decoder: nn.Module) -> int:
 
 
 def num_threads(decoder: nn.Module) -> int:
-    """How many threads an engine with this model computes with: `threads_worth`, but what PyTorch has is not
-    exceeded, and a number that the user gave is taken as it is."""
+    """How many threads an engine with this model computes with.
+
+    It is `threads_worth`, but at most the number that PyTorch has. A number that the user gave is not
+    changed.
+    """
     with at_most_threads(threads_worth(decoder)):
         return torch.get_num_threads()

@@ -92,7 +92,7 @@ class BlockPool:
             InvariantError: the block is free already, or is the null block.
         """
         if block_id == NULL_BLOCK or self.ref_cnt[block_id] == 0:
-            raise InvariantError(f"block {block_id} was freed, but nobody holds it")
+            raise InvariantError(f"block {block_id} was freed, but its count is 0 already")
         self.ref_cnt[block_id] -= 1
         if self.ref_cnt[block_id] == 0:
             self.put_back(block_id)

@@ -111,13 +111,13 @@ def free(table: Table, ref_cnt: list[int]) -> list[int]:
         The blocks whose reference count is now 0, in that order.
 
     Raises:
-        InvariantError: a block of the table has reference count 0. Nothing has changed then.
+        InvariantError: a block of the table has reference count 0. In that case nothing has changed.
     """
     block_ids = list(table)
     block_ids.reverse()
     for block_id in block_ids:
         if ref_cnt[block_id] == 0:
-            raise InvariantError(f"block {block_id} was freed, but nobody holds it")
+            raise InvariantError(f"block {block_id} was freed, but its count is 0 already")
     freed = []
     for block_id in block_ids:
         ref_cnt[block_id] -= 1

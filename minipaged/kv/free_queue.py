@@ -4,6 +4,9 @@ The middle matters because a prefix hit may take any free block out of the queue
 too (`v1/core/kv_cache_utils.py`, `FreeKVCacheBlockQueue`), with one object for each block. Here a block
 is only a number, and the links are two lists of integers: a pool of a million blocks needs no million
 objects.
+
+The front of the queue is handed out first. If that block is cached, it is evicted. `BlockPool.put_back`
+decides at which end a freed block waits.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ There are four algorithms. Their names and their hashes, byte for byte, are vLLM
 The two that pickle give equal hashes only among Python versions with the same highest protocol (5 from
 Python 3.8 to at least 3.14). To share hashes between programs, use `sha256_cbor`.
 
-Pickle has a second catch. If one object occurs twice in a value, pickle writes a reference the second
-time. It writes two equal objects in full. The keys made here are interned, so that equal keys always give
-equal bytes.
+There is a second problem with pickle. If one object occurs twice in a value, pickle writes a reference the
+second time. It writes two equal objects in full. The keys made here are interned, so that equal keys always
+give equal bytes.
 
 Sources: vLLM, `utils/hashing.py` and `v1/core/kv_cache_utils.py` (`hash_block_tokens`,
 `generate_block_hash_extra_keys`, `resolve_none_hash_seed`).

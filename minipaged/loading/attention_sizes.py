@@ -1,7 +1,7 @@
-"""What a `config.json` says of attention: the sizes of the KV cache, for the engine and for `minipaged kv`.
+"""The sizes of the KV cache, read from a `config.json`, for the engine and for `minipaged kv`.
 
-The engine computes four architectures; the cache of many more has keys and values for each KV head of all
-tokens in all layers, so that its size follows from the same few fields.
+The engine computes four architectures. Many more have the same cache, with keys and values for each KV head
+of all tokens in all layers, so its size follows from the same few fields.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _OLDER_NAMES = {
     "hidden_size": "n_embd",
     "max_position_embeddings": "n_positions",
 }
-"""GPT-2's, which some models have kept."""
+"""GPT-2's names of the fields, which some models still use."""
 
 _OF_OTHER_LAYERS = ("mamba", "ssm", "rwkv", "conv_", "linear_attn", "attn_layer_period", "cross_attention")
-"""How fields begin that tell of layers which do not keep a key and a value for each token."""
+"""Beginnings of field names that mean layers which do not keep a key and a value for each token."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class AttentionSizes:
 
 
 def read_attention_sizes(fields: Fields) -> AttentionSizes:
-    """The sizes, whatever the architecture.
+    """The sizes, for any architecture.
 
     Args:
-        fields: of the text model, with the defaults of its architecture.
+        fields: the fields of the text model, with the defaults of its architecture.
 
     Raises:
-        UnsupportedModelError: a size that is missing or no whole number.
+        UnsupportedModelError: a size is missing, or is not a whole number.
     """
     num_heads, hidden_size = _size(fields, "num_attention_heads"), _size(fields, "hidden_size")
     num_kv_heads, head_dim = fields.optional_whole("num_key_value_heads"), fields.optional_whole("head_dim")
@@ -58,10 +58,10 @@ def read_attention_sizes(fields: Fields) -> AttentionSizes:
 
 
 def other_cache(fields: Fields) -> str | None:
-    """What keeps something else than all keys and values of all tokens, in words; `None` if nothing does.
+    """The feature, in words, because of which the cache is not all keys and values of all tokens; or `None`.
 
     Raises:
-        UnsupportedModelError: a field of another type.
+        UnsupportedModelError: a field has the wrong type.
     """
     kinds = sorted(set(fields.texts("layer_types")) - {"full_attention", "sliding_attention"})
     if kinds:
@@ -76,7 +76,7 @@ def _size(fields: Fields, name: str) -> int:
 
 
 def _named_in_passing(fields: Fields) -> str | None:
-    """In a model that the engine does not have: what the names of its fields say."""
+    """The same for a model that the engine does not have: the names of its fields decide."""
     names = fields.names()
     if other := [name for name in names if name.startswith(_OF_OTHER_LAYERS)]:
         return f"layers of other kinds than attention ({other[0]} in its config)"
@@ -84,7 +84,7 @@ def _named_in_passing(fields: Fields) -> str | None:
         return "latent attention (kv_lora_rank in its config)"
     if fields.get("num_key_value_heads") is not None:
         return None
-    # Without this field each query head has a KV head of its own, unless the file says it in other words.
+    # Without this field, each query head has its own KV head, unless another field says otherwise.
     if other := [name for name in names if "kv" in name or "multi_query" in name]:
         return f"KV heads that are counted in another way ({other[0]} in its config)"
     return None
@@ -92,8 +92,8 @@ def _named_in_passing(fields: Fields) -> str | None:
 
 def _window(fields: Fields) -> str | None:
     window, longest = fields.optional_whole("sliding_window"), _size(fields, "max_position_embeddings")
-    # Qwen's files give a window, and say beside it whether it is used, and from which layer on. In those of
-    # other models the same names mean nothing.
+    # Qwen's files give a window, and other fields say whether it is used, and from which layer on. In other
+    # models' files these fields have no meaning.
     qwen = str(fields.get("model_type")).startswith("qwen")
     if qwen and fields.get("use_sliding_window") is not None and not fields.flag("use_sliding_window"):
         window = None

@@ -1,4 +1,4 @@
-"""What generation_config.json says: which tokens end a text, and how the model is to be sampled."""
+"""Reads generation_config.json: which tokens end a text, and how to sample from the model."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from minipaged.sampling.defaults import SamplingDefaults
 
 
 def with_generation_config(config: ModelConfig, values: Mapping[str, object]) -> ModelConfig:
-    """A configuration with what `generation_config.json` says.
+    """The configuration with the settings of `generation_config.json`.
 
-    As in transformers, the end tokens are those of this file alone, none included: where there is such a
-    file, those of config.json do not count. Whether the model was made to be sampled or not (`do_sample`)
-    does not matter, as in vLLM: what counts are the values.
+    As in transformers, only the end tokens of this file count, even if it has none: if the file exists, the
+    end tokens of config.json are ignored. As in vLLM, `do_sample` does not matter, and only the values count.
 
     Args:
-        config: what config.json says.
-        values: what generation_config.json holds.
+        config: the configuration from config.json.
+        values: the contents of generation_config.json.
 
     Raises:
-        UnsupportedModelError: a field of another type.
+        UnsupportedModelError: a field has the wrong type.
     """
     fields = Fields(values)
     return replace(

@@ -130,13 +130,13 @@ def _rope(file: GgufFile, get: _Metadata) -> RopeConfig:
 
 
 def _sampling_defaults(file: GgufFile) -> SamplingDefaults:
-    """What the converter has taken from generation_config.json."""
+    """The settings that the converter has taken from generation_config.json."""
 
     def number(key: str) -> float | None:
         value = file.metadata.get(f"general.sampling.{key}")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             return None
-        return float(f"{value:.7g}")  # 0.6 of 32 bits is 0.6 again
+        return float(f"{value:.7g}")  # so 0.6 in 32 bits becomes 0.6 again
 
     top_k = number("top_k")
     return SamplingDefaults(

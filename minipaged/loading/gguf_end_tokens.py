@@ -1,8 +1,9 @@
-"""Which tokens end a text, in a GGUF file.
+"""The tokens that end a text, from a GGUF file.
 
-The file's keys name one, two or three. Files made before the later keys name too few: a chat model whose
-`eos` ends a document, and not a turn, would go on with the next turn. llama.cpp therefore also looks at the
-vocabulary for tokens that are called like an end (`special_eog_ids` in src/llama-vocab.cpp), and so do we.
+The file's keys name one, two or three tokens. Older files lack the later keys and name too few: if the `eos`
+of a chat model ends a document but not a turn, the model would go on with the next turn. So llama.cpp also
+searches the vocabulary for tokens with the name of an end token (`special_eog_ids` in src/llama-vocab.cpp),
+and so do we.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ END_NAMES = frozenset(
         *("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]"),  # the text ends
         *("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<EOT>", "_<EOT>", "[EOT]"),  # a turn
         *("<|eom_id|>", "<end_of_utterance>"),  # a message
-        # Padding; and between the files of a repository, which a code model was trained on in one piece.
+        # Padding, and the separators of a repository's files in the training of code models.
         *("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
         *("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>", "<|file_sep|>"),
     )
 )
-"""llama.cpp's, without those of architectures that the decoder does not have."""
+"""The names in llama.cpp, without those of architectures that the decoder does not have."""
 
 
 def end_token_ids(file: GgufFile) -> tuple[int, ...]:
-    """Those that the keys name, and then all control tokens with one of `END_NAMES`, without repetition."""
+    """The tokens that the keys name, then all control tokens with one of `END_NAMES`, without repetition."""
     named = [token_id for key in _KEYS if (token_id := file.token_id(key)) is not None]
     tokens, kinds = file.metadata.get("tokenizer.ggml.tokens"), file.metadata.get("tokenizer.ggml.token_type")
     if isinstance(tokens, list) and isinstance(kinds, list):

@@ -75,11 +75,11 @@ def download(hub_id: str, *, weights: bool = True) -> Path:
 
 
 def _wait_for_an_answer() -> None:
-    """One request with a limit: of those that the client makes itself, some wait for ever."""
+    """Make one request with a time limit, since some requests of the client itself wait for ever."""
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session
 
-    if not constants.HF_HUB_OFFLINE:  # else it says so itself
+    if not constants.HF_HUB_OFFLINE:  # in offline mode the client raises its own error
         get_session().head(constants.ENDPOINT, timeout=_SECONDS_TO_ANSWER)
 
 

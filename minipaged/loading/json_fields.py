@@ -49,7 +49,7 @@ class Fields:
         return self._values.get(name, self._defaults.get(name))
 
     def names(self) -> list[str]:
-        """Of the fields that are there and not `null`, in the file's order."""
+        """The names of the fields that are present and not `null`, in the file's order."""
         return [name for name, value in self._values.items() if value is not None]
 
     def optional_whole(self, name: str) -> int | None:
@@ -70,7 +70,7 @@ class Fields:
             raise _wrong(name, value, "a number")
         try:
             number = float(value)
-        except OverflowError:  # a whole number of hundreds of digits
+        except OverflowError:  # an integer of hundreds of digits
             number = math.inf
         if not math.isfinite(number):
             raise _wrong(name, value, "a number")

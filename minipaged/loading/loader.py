@@ -56,7 +56,7 @@ def load_model(
         load_format: `"dummy"` reads no weights, and fills the real shape with random numbers.
         seed: seed of the random numbers.
         progress: show progress bars.
-        check: is shown the configuration before weights are fetched or read, and may raise.
+        check: called with the configuration before weights are fetched or read. It may raise.
 
     Raises:
         ModelNotFoundError: there is no such model, or it cannot be fetched.
@@ -80,7 +80,7 @@ def load_model(
 
 
 class _Files(NamedTuple):
-    """A model's files, of which the configuration has been read."""
+    """A model's files, after the configuration has been read."""
 
     config: ModelConfig
     read_tokenizer: Callable[[], Tokenizer | None]

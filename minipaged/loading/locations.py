@@ -30,7 +30,7 @@ class Location:
     Attributes:
         kind: the file format.
         path: the folder or file.
-        origin: a description for people.
+        origin: a description for messages.
     """
 
     kind: Literal["folder", "gguf"]

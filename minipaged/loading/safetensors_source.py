@@ -43,7 +43,7 @@ def weight_files(folder: Path) -> list[Path]:
         raise WeightsError(f"{folder / INDEX} is not a readable index of shards: {error!r}") from error
     for name in names:
         if not isinstance(name, str) or Path(name).name != name or len(name.encode()) > LONGEST_NAME:
-            raise WeightsError(f"{folder / INDEX} names {name!r:.200}, which is not a file beside it.")
+            raise WeightsError(f"{folder / INDEX} names {name!r:.200}, which is not a file in its folder.")
     return [folder / name for name in names]
 
 

@@ -16,13 +16,13 @@ from minipaged.model.config import ModelConfig
 
 
 def shape_of(model: str) -> ModelShape:
-    """The shape of a known model, or of what `LLM` takes: `tiny`, a folder, a `.gguf` file, a hub id.
+    """The shape of a known model, or of a name for `LLM`: `tiny`, a folder, a `.gguf` file, a hub id.
 
-    Every model that the engine runs has one, and many that it does not: only the fields of attention are
-    needed, and the dtype.
+    It exists for every model that the engine runs, and for many others, because only the fields of attention
+    and the dtype are needed.
 
     Raises:
-        ModelNotFoundError: the name is none of these, or the hub cannot be reached.
+        ModelNotFoundError: there is no such model, or the hub cannot be reached.
         UnsupportedModelError: the size of the model's KV cache is not layers × KV heads × head dimension, or
             the config lacks a field that is needed.
         WeightsError: a `.gguf` file cannot be read.
@@ -52,13 +52,13 @@ def shape_from_config(values: Mapping[str, object], name: str) -> ModelShape:
     """The shape that a `config.json` describes. The parameters of a model that the engine runs are counted.
 
     Args:
-        values: what the file holds.
+        values: the contents of the file.
         name: what to call the model.
 
     Raises:
         UnsupportedModelError: as above.
     """
-    # A model that also sees or hears has its text model's fields one level down.
+    # A model for images or audio has the fields of its text model one level down.
     inner = values.get("text_config")
     own = inner if isinstance(inner, Mapping) else values
     given = with_defaults(own)
@@ -69,14 +69,14 @@ def shape_from_config(values: Mapping[str, object], name: str) -> ModelShape:
         raise UnsupportedModelError(f"the config of {name}: {error}") from None
     if other is not None:
         raise UnsupportedModelError(
-            f"{name} has {other}: a token's keys and values are not layers × KV heads × head dimension "
-            "there, or not known to be"
+            f"{name} has {other}: the size of its keys and values is not layers × KV heads × head dimension, "
+            "or is not known"
         )
     return _shape(sizes, name, dtype, _count_if_supported(values))
 
 
 def count_parameters(config: ModelConfig) -> int:
-    """Of a model that the engine runs: all weights, tied embeddings once."""
+    """The number of weights of a model that the engine runs; tied embeddings count once."""
     import torch
 
     from minipaged.model.decoder import Decoder
@@ -113,7 +113,7 @@ def _shape(
 
 
 def _dtype(given: Fields) -> str | None:
-    """Under its new name or its old one; transformers has also written it as `torch.bfloat16`."""
+    """The dtype, under its new or its old name. transformers has also written it as `torch.bfloat16`."""
     name = "dtype" if given.get("dtype") is not None else "torch_dtype"
     return None if given.get(name) is None else given.text(name).removeprefix("torch.")
 

@@ -1,10 +1,9 @@
 """The shape of a model, as one small value.
 
-Hugging Face configurations of different architectures name the same thing differently, leave
-things out, and allow much that the decoder does not compute. `ModelConfig` holds what the decoder
-needs, where a text ends, how the model is to be sampled, and nothing else. What it cannot express
-is refused here, by name, before any weight is read: a model that runs with a feature silently
-missing would give plausible nonsense.
+Hugging Face configurations of different architectures name the same thing differently, leave things out, and
+allow much that the decoder does not compute. `ModelConfig` holds what the decoder needs, where a text ends,
+how the model is to be sampled, and nothing else. A feature that it cannot express is refused here, by name,
+before any weight is read. Without the feature, a model would still run, but give plausible nonsense.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class ModelConfig:
         qkv_bias, o_bias: whether the projections into and out of attention add a bias.
         qk_norm: whether each head's query and key are RMS-normalised before RoPE (Qwen3).
         eos_token_ids: tokens that end a text; may be empty.
-        sampling_defaults: how the model's files say that it is to be sampled.
+        sampling_defaults: the sampling parameters that the model's files give.
 
     Raises:
         UnsupportedModelError: sizes that do not go together.

@@ -32,7 +32,7 @@ class Decoder(nn.Module):
 
     Args:
         config: the model's shape.
-        dtype: of weights and activations.
+        dtype: the dtype of weights and activations.
         device: where the weights live.
 
     The weights are uninitialised until something fills `weight_views()`.
@@ -56,7 +56,7 @@ class Decoder(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of weights and activations."""
+        """The dtype of weights and activations."""
         return self.embed_tokens.weight.dtype
 
     @property
@@ -82,7 +82,7 @@ class Decoder(nn.Module):
         return self.norm(hidden)
 
     def enter(self, token_ids: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What goes into the first layer.
+        """The input of the first layer.
 
         Args:
             token_ids, positions: as in `forward`.

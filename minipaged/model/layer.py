@@ -165,7 +165,7 @@ class Layer(nn.Module):
         return self.self_attn.heads(self.input_layernorm(hidden), cos, sin)
 
     def after_attention(self, hidden: Tensor, attended: Tensor) -> Tensor:
-        """What the layer makes of its input and of attention's result.
+        """The layer's output, from its input and attention's result.
 
         Args:
             hidden: [T, hidden], what `before_attention` was given.

@@ -21,8 +21,11 @@ Compute = Callable[[Decoder, Tensor, Tensor, AttendFn], Tensor]
 
 
 def other_parts(decoder: Decoder) -> str | None:
-    """Where this decoder is not what its configuration makes: a part of another class, another parameter, or
-    another attribute, as a method of its own is one."""
+    """How this decoder differs from the one that its configuration makes; `None` if it does not.
+
+    It may have a part of another class, another parameter, or another attribute, such as a replaced
+    method.
+    """
     outline = Decoder(decoder.config, decoder.dtype, torch.device("meta"))
     theirs, ours = dict(decoder.named_modules()), dict(outline.named_modules())
     if theirs.keys() != ours.keys():
@@ -45,13 +48,13 @@ def _tensors(part: nn.Module) -> Mapping[str, object]:
 
 
 def _attributes(part: nn.Module) -> Mapping[str, object]:
-    """What else a module has, hooks included. `training` means nothing here."""
+    """A module's other attributes, hooks included. `training` does not matter here."""
     others = ("_parameters", "_buffers", "_modules", "training")
     return {name: value for name, value in vars(part).items() if name not in others}
 
 
 def _changed(found: Mapping[str, object], expected: Mapping[str, object]) -> list[str]:
-    """The names that one has and the other has not, or that mean something else there."""
+    """The names that only one of the two has, or whose values differ."""
 
     def differs(name: str) -> bool:
         if name not in found or name not in expected:
@@ -102,7 +105,7 @@ def other_results(
         distance = float((found - expected).norm() / expected.norm())
     except ConfigError:
         raise
-    except Exception as error:  # of any kind: what was edited may not run, and a compiler may fail
+    except Exception as error:  # any kind: edited code may not run, and a compiler may fail
         return f"a small model of its kind cannot be computed: {type(error).__name__}: {error}"
     if distance <= tolerance:
         return None
@@ -110,7 +113,7 @@ def other_results(
 
 
 def _small_decoder(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> Decoder:
-    """With weights so large that every operation shows in the result."""
+    """A small decoder with weights so large that every operation affects the result."""
     decoder = Decoder(config, dtype, device)
     generator = torch.Generator("cpu").manual_seed(0)
     for parameter in decoder.parameters():
@@ -121,5 +124,5 @@ def _small_decoder(config: ModelConfig, dtype: torch.dtype, device: torch.device
 
 
 def _attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """No attention, but something of all three: [T, Hq, D]."""
+    """A stand-in for attention that depends on query, key and value: [T, Hq, D]."""
     return query * 0.5 + torch.tanh(key) * value * (layer + 1)

@@ -40,8 +40,8 @@ def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
 def _llama3(base: Tensor, rope: RopeConfig) -> Tensor:
     """Llama 3.1's scaling: [D / 2] -> [D / 2].
 
-    Pairs that rotate often within the original context carry local order and stay. Pairs that do not
-    even rotate `low_freq_factor` times are divided by `factor`. Those between are blended.
+    Pairs that rotate often within the original context carry local order and stay. Pairs that do not even
+    rotate `low_freq_factor` times are divided by `factor`. Frequencies in between are blended.
     """
     turns = rope.original_max_position_embeddings * base / (2 * math.pi)  # [D / 2]
     blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)  # [D / 2]
@@ -52,16 +52,16 @@ def _llama3(base: Tensor, rope: RopeConfig) -> Tensor:
 class RotaryEmbedding(nn.Module):
     """The cosines and sines of a step's positions, shared by all layers.
 
-    They are computed for the positions at hand rather than looked up: T × D / 2 cosines cost
-    nothing beside the matrix products, and there is no table whose length could be exceeded.
+    They are computed for the positions at hand rather than looked up: T × D / 2 cosines cost almost nothing
+    compared with the matrix products, and there is no table whose length could be exceeded.
     """
 
     frequencies: Tensor
 
     def __init__(self, rope: RopeConfig, head_dim: int, device: torch.device) -> None:
         super().__init__()
-        # A buffer moves with the module; in float32 for weights of any dtype, since position 100,000
-        # times a frequency has no fractional bits left in bfloat16.
+        # A buffer moves with the module. It is float32 for weights of any dtype: in bfloat16, position
+        # 100,000 times a frequency would have no fractional bits.
         self.register_buffer("frequencies", frequencies(rope, head_dim).to(device), persistent=False)
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -69,7 +69,7 @@ class RotaryEmbedding(nn.Module):
 
         Args:
             positions: [T] int64.
-            dtype: of the results; the angles themselves are float32.
+            dtype: the dtype of the results. The angles themselves are float32.
 
         Returns:
             cos and sin, each [T, 1, D / 2], to be broadcast over heads.

@@ -1,7 +1,7 @@
-"""Text to token ids and back: a thin, checked cover over a Hugging Face fast tokenizer.
+"""Text to token ids and back: a thin wrapper of a Hugging Face fast tokenizer, with checks.
 
-It raises our errors for texts that cannot be encoded, and hides the parts of the Hugging Face
-interface (padding, truncation, batches, tensors) that an engine has no use for.
+It raises our errors for texts that cannot be encoded, and hides the parts of the Hugging Face interface
+(padding, truncation, batches, tensors) that an engine does not use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tokenizers import decoders
 from minipaged.errors import PromptError, UnsupportedModelError
 
 MOST_TOKENS = 2**32
-"""Ids are numbers of 32 bits to `tokenizers`, which raises for others."""
+"""`tokenizers` uses ids of 32 bits, and raises for larger ones."""
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -34,10 +34,10 @@ class Tokenizer:
     """A model's tokenizer.
 
     Args:
-        backend: turns text into token ids and back. It belongs to the tokenizer from now on: truncation and
-            padding, which its file may ask for, are turned off.
-        load_hf: gives transformers' cover of the same tokenizer, which renders conversations. It is called
-            when the first conversation comes: transformers takes seconds to import.
+        backend: turns text into token ids and back. The tokenizer changes it: truncation and padding, which
+            its file may ask for, are turned off.
+        load_hf: gives transformers' version of the same tokenizer, which renders conversations. It is called
+            for the first conversation, because importing transformers takes seconds.
         eos_token_id: the tokenizer's own end-of-text token. The model's configuration may name more.
     """
 
@@ -53,10 +53,10 @@ class Tokenizer:
 
     @classmethod
     def from_hf(cls, hf: PreTrainedTokenizerFast) -> Tokenizer:
-        """Covers a transformers tokenizer.
+        """Wrap a transformers tokenizer.
 
         Raises:
-            UnsupportedModelError: a tokenizer written in Python alone, without one of `tokenizers` behind it.
+            UnsupportedModelError: the tokenizer is written in Python only, and does not use `tokenizers`.
         """
         if not getattr(hf, "is_fast", False):
             raise UnsupportedModelError(
@@ -67,12 +67,12 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of token ids, added and special ones included. The model may have a few more."""
+        """Number of token ids, including added and special tokens. The model may have a few more."""
         return self._backend.get_vocab_size(with_added_tokens=True)
 
     @property
     def chat_template(self) -> str | None:
-        """The Jinja template that turns a conversation into a prompt, where there is one."""
+        """The Jinja template that turns a conversation into a prompt, or `None`."""
         template = self._hf.chat_template
         if isinstance(template, Mapping):  # several, by name
             template = template.get("default")
@@ -90,17 +90,18 @@ class Tokenizer:
 
     @cached_property
     def max_token_chars(self) -> int:
-        """At most this many characters of text become one token.
+        """The most characters of text that can become one token.
 
-        A text of n characters is therefore at least n / max_token_chars tokens: enough to refuse a
-        huge text without tokenising it. `sys.maxsize` where nothing bounds what a token swallows.
+        A text of n characters is therefore at least n / max_token_chars tokens: enough to refuse a huge text
+        without tokenising it. It is `sys.maxsize` if a token may stand for any number of characters.
         """
         model = self._backend.model
         fuses_unknown = getattr(model, "fuse_unk", False) and not getattr(model, "byte_fallback", False)
         added = self._backend.get_added_tokens_decoder().values()
         if fuses_unknown or any(token.lstrip or token.rstrip for token in added):
             return sys.maxsize
-        # Byte-level vocabularies spell a token with a character for each byte: never fewer than it has.
+        # Byte-level vocabularies write a character for each byte of a token, so at least one for each
+        # character.
         longest = max((len(token) for token in self._backend.get_vocab(with_added_tokens=True)), default=1)
         # Canonical composition shrinks a text to a quarter at most (U+1F82 decomposes into four).
         return longest if self._backend.normalizer is None else 4 * longest
@@ -109,7 +110,8 @@ class Tokenizer:
         """Token ids of a text, with the special tokens that the tokenizer adds by default.
 
         Raises:
-            PromptError: not a string, or with characters that UTF-8 cannot hold (lone surrogates).
+            PromptError: `text` is not a string, or has characters that UTF-8 cannot represent (lone
+                surrogates).
         """
         _check_encodable(text)
         return self._backend.encode(text, add_special_tokens=add_special_tokens).ids
@@ -117,8 +119,7 @@ class Tokenizer:
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of some token ids. Bytes that are not UTF-8 become U+FFFD; unknown ids nothing.
 
-        No "clean-up" of spaces around punctuation takes place, so that text only ever grows as
-        tokens are added.
+        Spaces around punctuation are not "cleaned up", so the text only grows when tokens are added.
         """
         known = [token_id for token_id in token_ids if 0 <= token_id < MOST_TOKENS]
         return self._backend.decode(known, skip_special_tokens=skip_special_tokens)
@@ -139,8 +140,8 @@ class Tokenizer:
         """Token ids of a conversation, up to where the assistant's next turn begins.
 
         Raises:
-            PromptError: no messages; one without a role or a text; a tokenizer without a chat
-                template; or a conversation that the template refuses.
+            PromptError: there are no messages, a message lacks a role or a text, the tokenizer has no chat
+                template, or the template refuses the conversation.
         """
         if self.chat_template is None:
             raise PromptError(
@@ -158,7 +159,7 @@ class Tokenizer:
             plain.append({"role": message["role"], "content": message["content"]})
         try:
             text = self._hf.apply_chat_template(plain, tokenize=False, add_generation_prompt=True)
-        except Exception as error:  # a template is a program, and may fail like any other
+        except Exception as error:  # a template is a program, which may raise any error
             raise PromptError(f"The chat template refuses this conversation: {error}") from error
         assert isinstance(text, str)
         # The template writes the special tokens itself.

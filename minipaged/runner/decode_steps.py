@@ -36,8 +36,8 @@ class DecodeSteps(Protocol):
                 together with the inputs.
 
         Returns:
-            The hidden states `[bucket, hidden]`, of which the first rows are those of the batch, and `rows`
-            on the device. The next step may overwrite the hidden states.
+            The hidden states `[bucket, hidden]`, whose first rows are the batch's, and `rows` on the device.
+            The next step may overwrite the hidden states.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""SamplingDefaults: how a model's files say that it is to be sampled.
+"""SamplingDefaults: the sampling parameters that a model's files give.
 
 It applies to requests that bring no parameters, as in vLLM. This module does not import torch.
 """
@@ -29,7 +29,7 @@ class SamplingDefaults:
 
     @property
     def named(self) -> dict[str, float | int]:
-        """Those that the files name."""
+        """The parameters that the files name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def params(self) -> SamplingParams:
@@ -47,5 +47,5 @@ class SamplingDefaults:
             ) from error
 
     def __str__(self) -> str:
-        """As in `temperature=0.6, top_p=0.95`; empty where the files name none."""
+        """The parameters as text, such as `temperature=0.6, top_p=0.95`; empty if the files name none."""
         return ", ".join(f"{name}={value:g}" for name, value in self.named.items())

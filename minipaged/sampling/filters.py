@@ -93,7 +93,7 @@ def keep_top_p(logits: Tensor, top_p: Sequence[float]) -> Tensor:
 
 
 def largest_entries(logits: Tensor, threshold: Tensor, count: Tensor) -> Tensor:
-    """A mask of the `count` largest entries of each row: bool `[R, V]`. Of equal entries, the first.
+    """A mask of the `count` largest entries of each row: bool `[R, V]`. Ties go to the first entries.
 
     Args:
         logits: `[R, V]`.

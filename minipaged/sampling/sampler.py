@@ -66,6 +66,14 @@ class SampledToken:
     error: str | None = None
 
 
+def sampling_device(device: torch.device) -> torch.device:
+    """Where logits that were computed on `device` are sampled, and their log-probabilities are found.
+
+    Apple's GPUs have no float64. There the logits are what a step reads, and all that follows is on the CPU.
+    """
+    return torch.device("cpu") if device.type == "mps" else device
+
+
 class DrawTokens(Protocol):
     """The interface of `draw_tokens`, which has a faster twin for CUDA in `triton_kernels/sampling.py`."""
 
@@ -142,8 +150,6 @@ def queue_samples(
         raise ValueError(f"{len(rows)} rows need logits [{len(rows)}, vocab], not {list(logits.shape)}")
     if not rows:
         return queued_together([], logits.device)
-    if logits.device.type == "mps":
-        logits = logits.cpu()  # Apple's GPUs have no float64
     vocab_size = logits.shape[1]
 
     # max() of a row with NaN is NaN, so this number shows whether a row is sound.

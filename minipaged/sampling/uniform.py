@@ -3,8 +3,8 @@
 A usual generator has a state that advances with every draw. So its numbers depend on the order of the draws,
 which changes when a request is preempted and computed again, or runs in another batch. A counter-based
 generator has no state: a number is a hash of what it is drawn for (Salmon et al., "Parallel Random Numbers:
-As Easy as 1, 2, 3", SC 2011). The hash used here is Python's built-in BLAKE2b. Of its 64 bits, the 53 that
-fit into a float are used.
+As Easy as 1, 2, 3", SC 2011). The hash used here is Python's built-in BLAKE2b. 53 of its 64 bits fit into a
+float, and only these are used.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ Without filters the first two steps are left out. So a row is read at most four 
 maximum included, unless filters keep more than the list holds.
 """
 
-# pyright: reportCallIssue=false
+# pyright: reportCallIssue=false, reportOperatorIssue=false, reportAttributeAccessIssue=false
 # (A launch takes options that are not parameters of the kernel.)
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def draw_tokens(
     settings = [(each.top_p, u, reach) for each, u, reach in zip(params, uniforms, reaches, strict=True)]
     ints = np.array([rows, [max(each.top_k, 0) for each in params]], dtype=np.int64)  # [2, D]
     (on_device,) = to_device([ints], device)
-    tokens = torch.empty(num_rows, dtype=torch.int64, device=device)  # [D]
+    tokens = likeliest.index_select(0, on_device[0])  # [D]
     sample_kernel[(num_rows,)](
         logits,
         on_device[0],

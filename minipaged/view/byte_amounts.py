@@ -1,7 +1,7 @@
 """Amounts of memory as people write them, and as bytes.
 
-`GB` is decimal and `GiB` is binary. They differ by 7 %: with OPT-13B, 12 GB hold 15,000 slots, and 12 GiB
-hold 15,728. So the two units are never confused here.
+`GB` is decimal and `GiB` is binary. They differ by 7 %. For OPT-13B, 12 GB hold 15,000 slots, and 12 GiB hold
+15,728. So the two units are never confused here.
 """
 
 from __future__ import annotations

@@ -53,9 +53,9 @@ _SHARED = Style(bold=True, underline=True)
 def cell(block: BlockSnapshot, block_size: int, labels: Labels, glyphs: Glyphs) -> Text:
     """The cell of a block, `CELL_WIDTH` columns.
 
-    A block in use has the letter and the colour of its first holder. If the block is full, the colour
-    fills the cell. Otherwise a level beside the letter shows how full it is. If several sequences hold the
-    block, their number stands beside the letter, and the cell is underlined.
+    A block in use has the letter and the colour of its first holder. If the block is full, the colour fills
+    the cell. Otherwise a level next to the letter shows how full it is. If several sequences hold the block,
+    their number is next to the letter, and the cell is underlined.
     """
     text = Text()  # no style here, since the parts would inherit it
     if block.state != "used":

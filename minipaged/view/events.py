@@ -18,7 +18,7 @@ def events(before: PoolSnapshot, after: PoolSnapshot, labels: Labels) -> list[st
     for request in after.waiting:
         was = old.get(request.request_id)
         if was is not None and request.num_preemptions > was.num_preemptions:
-            lines.append(f"{_letter(request, labels)} preempted: gives up {_blocks_lost(was)}")
+            lines.append(f"{_letter(request, labels)} preempted: loses {_blocks_lost(was)}")
     for request in after.running:
         was = old.get(request.request_id)
         if was is None or was.status is RequestStatus.WAITING:

@@ -53,7 +53,7 @@ def _bars(result: WorkloadResult) -> Table:
     )
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    table.add_column(max_width=BAR_WIDTH)  # gives way where there is not so much room
+    table.add_column(max_width=BAR_WIDTH)  # shrinks if the terminal is too narrow
     table.add_column(justify="right", no_wrap=True)
     most = max(result.ratio(each) for each in result.stages)
     for each in result.stages:

@@ -175,6 +175,6 @@ def _lines(parts: list[Text], width: int) -> Iterator[Text]:
 
 
 def _cells_per_row(width: int) -> int:
-    """As many cells as fit. With 8 or more, a multiple of 8, so that block numbers are easy to find."""
+    """How many cells fit. With 8 or more, a multiple of 8, so that block numbers are easy to find."""
     cells = max(1, width // (CELL_WIDTH + 1))
     return cells if cells < 8 else cells // 8 * 8

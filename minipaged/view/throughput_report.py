@@ -88,7 +88,7 @@ def _remarks(workload: WorkloadResult) -> list[str]:
         computed = entry.runs[-1].num_computed_tokens if entry.runs else None
         if computed is not None:
             useful = workload.num_prompt_tokens + workload.num_output_tokens
-            lines.append(f"{entry.contestant}: computed {computed:,} tokens, of which {useful:,} were needed")
+            lines.append(f"{entry.contestant}: computed {computed:,} tokens, and {useful:,} were needed")
     return lines
 
 

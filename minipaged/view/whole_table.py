@@ -21,7 +21,7 @@ class WholeTable:
 
     Args:
         title: shown above it.
-        headings: of its columns; the first may be empty.
+        headings: the headings of the columns. The first may be empty.
     """
 
     def __init__(self, title: str, *headings: str) -> None:

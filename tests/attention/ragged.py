@@ -1,4 +1,4 @@
-"""Random ragged steps over a poisoned cache, and what a textbook says they give."""
+"""Random ragged steps over a cache with NaN in unused slots, and the results of textbook attention."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NAN = float("nan")
 class Span:
     """One sequence of a step: the last `num_queries` of `seq_len` tokens are computed.
 
-    `num_spare` blocks follow in its table that no token has reached; the first `num_shared` blocks are
-    those of the sequence before it.
+    `num_spare` blocks at the end of its table hold no token yet. The first `num_shared` blocks are those of
+    the sequence before it.
     """
 
     num_queries: int
@@ -62,9 +62,9 @@ def make_step(
     dtype: torch.dtype = torch.float32,
     extra_columns: int = 0,
 ) -> Step:
-    """A step whose blocks lie anywhere in a cache that is NaN wherever no token is.
+    """A step with scattered blocks, in a cache that is NaN in every slot without a token.
 
-    That is: in blocks of nobody, in spare blocks, and behind the last token in a last block. The null
+    These are the slots of free blocks, of spare blocks, and after the last token in a last block. The null
     block is finite, as it must be, but not zero. `extra_columns` widens the tables.
     """
     generator, shuffle = torch.Generator().manual_seed(seed), random.Random(seed)
@@ -85,7 +85,7 @@ def make_step(
     for span, table in zip(spans, tables, strict=True):
         for position in range(span.seq_len):
             block_id, offset = table[position // block_size], position % block_size
-            if kv_layer[0, block_id, offset, 0, 0].isnan():  # else a shared block, filled already
+            if kv_layer[0, block_id, offset, 0, 0].isnan():  # else it is shared, and filled already
                 token = torch.randn(2, heads.num_kv_heads, heads.head_dim, generator=generator)
                 kv_layer[:, block_id, offset] = token
             if position >= span.seq_len - span.num_queries:
@@ -143,8 +143,10 @@ BLOCK_SIZES = st.sampled_from([1, 2, 4, 16, 32])
 
 @st.composite
 def spans(draw: st.DrawFn) -> Span:
-    """A decode step, a whole prompt, or a chunk on top of cached tokens; lengths near block boundaries
-    come up by themselves, since block sizes are small."""
+    """A decode step, a whole prompt, or a chunk after cached tokens.
+
+    Block sizes are small, so many lengths are near block boundaries.
+    """
     seq_len = draw(st.integers(1, 40))
     kind = draw(st.sampled_from(["decode", "prompt", "chunk"]))
     num_queries = {"decode": 1, "prompt": seq_len}.get(kind) or draw(st.integers(1, seq_len))

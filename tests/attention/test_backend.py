@@ -1,4 +1,4 @@
-"""Which attention a name stands for."""
+"""Which attention backend a name selects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_cpu_path_needs_a_cpu() -> None:
 
 
 def test_auto_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton where it can run, or else what runs everywhere."""
+    """Triton if it can run, or else the backend that runs everywhere."""
     asked: list[torch.device] = []
     monkeypatch.setattr(backend, "prepare_triton", asked.append)
     monkeypatch.setattr(backend, "find_spec", lambda name: None)

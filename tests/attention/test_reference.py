@@ -1,4 +1,4 @@
-"""reference_attention against textbook attention in float64, on a cache poisoned with NaN."""
+"""reference_attention, compared with textbook attention in float64, on a cache with NaN in unused slots."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_any_step(step: Step) -> None:
 @settings(max_examples=20, deadline=None)
 @given(step=steps(dtype=torch.bfloat16))
 def test_bfloat16_rounds_only_the_result(step: Step) -> None:
-    """Inputs are what they are, the arithmetic is in float32, and the output is rounded once."""
+    """The arithmetic is in float32 for any dtype of the inputs, and the output is rounded once."""
     expected = dense_attention(step)
     torch.testing.assert_close(run(step).double(), expected, atol=1e-5, rtol=2**-8)
 
@@ -109,7 +109,7 @@ def test_the_tables_order_is_the_sequences_order() -> None:
 
 
 def test_two_sequences_may_share_all_blocks() -> None:
-    """Two samples of one prompt, before they part."""
+    """Two samples of one prompt, before they differ."""
     step = make_step([Span(1, 8), Span(1, 8, num_shared=2)], SMALL, 4)
     assert torch.equal(step.metadata.block_tables[0], step.metadata.block_tables[1])
     check(step)

@@ -60,12 +60,14 @@ def compiled(*arguments: str) -> list[Row]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 def test_every_kernel_in_every_dtype_on_both_chips(rows: list[Row]) -> None:
     dtypes = ["torch.float16", "torch.bfloat16", "torch.float32"]
     compiled = [(row["kernel"], row["dtype"], row["capability"]) for row in rows]
     assert sorted(compiled) == sorted(itertools.product(KERNELS, dtypes, [80, 90]))
 
 
+@pytest.mark.long
 def test_every_size_of_group() -> None:
     """Any number of query heads may share a KV head, not only powers of two. On the smaller chip."""
     rows = compiled("groups", "1", "3", "4", "7", "8")
@@ -76,18 +78,21 @@ def test_every_size_of_group() -> None:
         assert row["shared_bytes"] <= SHARED_MEMORY[80], row
 
 
+@pytest.mark.long
 def test_nothing_is_spilled(rows: list[Row]) -> None:
     for row in rows:
         assert row["spill_bytes"] == 0, row
         assert 0 < row["registers"] < 255, "255 is where spilling begins"
 
 
+@pytest.mark.long
 def test_shared_memory_suffices(rows: list[Row]) -> None:
     for row in rows:
         assert row["shared_bytes"] <= SHARED_MEMORY[row["capability"]], row
     assert max(row["shared_bytes"] for row in rows) > 0
 
 
+@pytest.mark.long
 def test_as_many_decodes_run_at_once_as_the_split_rule_takes_for_granted(rows: list[Row]) -> None:
     num_threads = 4 * 32
     reserved = 1024  # bytes of shared memory that each program costs in addition
@@ -98,12 +103,14 @@ def test_as_many_decodes_run_at_once_as_the_split_rule_takes_for_granted(rows: l
             assert REGISTERS // (num_threads * row["registers"]) >= PROGRAMS_PER_MULTIPROCESSOR
 
 
+@pytest.mark.long
 def test_float32_is_not_rounded_for_the_tensor_cores(rows: list[Row]) -> None:
     products = [code for row in rows for code in row["ttir"].splitlines() if "tt.dot" in code]
     assert len(products) >= 3 * 3 * 2 * 2, "two in each attention kernel"
     assert not [code for code in products if "tf32" in code]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", ["write_kv", "copy_blocks", "decode", "decode_part", "prefill"])
 def test_ids_are_widened_before_they_are_multiplied(rows: list[Row], kernel: str) -> None:
     """A cache of more than 2³¹ numbers is too large for a test, so this test reads the compiled code."""
@@ -163,6 +170,7 @@ def test_the_command() -> None:
     assert lines[-1] == "All fit, and nothing is spilled."
 
 
+@pytest.mark.long
 def test_interpreted_kernels_are_not_compiled() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "minipaged", "bench", "kernel", "--compile-only"],

@@ -30,7 +30,7 @@ def test_stages_that_gain_are_passed_over() -> None:
         (7, {"mean_batch": 2.05}, "outputs here reach their max_tokens"),
         (7, {"mean_batch": 3.0, "num_preemptions": 7}, "7 preemptions some tokens were computed twice"),
         (7, {"mean_batch": 3.0}, "2.0 → 3.0 requests in the batch, but each step took"),
-        (8, {"prefix_cache_hits": 80}, "80 of 800 prompt tokens were found in the cache: too few"),
+        (8, {"prefix_cache_hits": 80}, "80 of 800 prompt tokens were found in the cache: few compared"),
         (8, {"num_preemptions": 1}, "0 of 800 prompt tokens were found in the cache: no two prompts"),
     ],
 )

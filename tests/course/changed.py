@@ -12,7 +12,7 @@ SOLVED = stubs.without_markers(folders.solution_text(CHAPTER))
 
 
 def with_bodies(bodies: dict[str, str]) -> str:
-    """The solved file, with these bodies behind the docstrings of their functions."""
+    """The solution file, with these bodies after the functions' docstrings."""
     text = SOLVED
     for name, body in bodies.items():
         written = stubs.text_of(SOLVED, name)

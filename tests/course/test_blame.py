@@ -1,9 +1,7 @@
-"""Which functions a failing test is about, and which earlier ones they stand on."""
+"""Which functions a failing test is about, and which earlier functions they need."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +14,7 @@ from minipaged.course.expect import Wrong
 from minipaged.course.implementation import Implementation, implementation
 from minipaged.course.messages import wrong_text
 from minipaged.course.outcome import place_of
+from tests.course.many_runs import run_pytest
 
 CHAPTER = registry.chapter(3)
 SOLVED = stubs.without_markers(folders.solution_text(CHAPTER))
@@ -27,7 +26,7 @@ def _implementation(folder: Path, text: str) -> Implementation:
 
 
 def _changed(name: str, old: str, new: str) -> str:
-    """The solution with another text in one function."""
+    """The solution with a changed text in one function."""
     written = stubs.text_of(SOLVED, name)
     assert old in written
     return SOLVED.replace(written, written.replace(old, new))
@@ -40,24 +39,9 @@ def _unwritten(name: str) -> str:
 
 
 def _pytest(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "chapters/03",
-            "-p",
-            "no:cacheprovider",
-            f"--impl={folder}",
-            *arguments,
-        ],
-        cwd=folders.root(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    return done.stdout
+    code, said = run_pytest(CHAPTER, f"--impl={folder}", *arguments)
+    assert code == pytest.ExitCode.TESTS_FAILED, said
+    return said
 
 
 # Which functions
@@ -77,7 +61,7 @@ def test_the_function_of_the_case_is_blamed(tmp_path: Path, case: str, blamed: t
     assert found == blamed
     heading = wrong_text(exercise, code, "a test", Wrong(case=case), blamed=found).splitlines()[0]
     assert heading.startswith(f"wrong  3.4 {', '.join(blamed)} (")
-    assert (".py:" in heading) == (len(blamed) == 1)  # of several, the line of none
+    assert (".py:" in heading) == (len(blamed) == 1)  # with several functions, no line is shown
 
 
 def test_the_function_that_raised_is_blamed(tmp_path: Path) -> None:
@@ -122,7 +106,7 @@ def test_a_marker_cannot_name_what_the_exercise_has_not() -> None:
         place_of(item("3.3", "shrink"))
 
 
-# What they stand on
+# Which functions they need
 
 
 def test_what_a_function_calls_is_found_through_others(tmp_path: Path) -> None:
@@ -150,7 +134,7 @@ def test_a_bug_of_an_earlier_exercise_is_named(tmp_path: Path, command: str) -> 
         shown = shown[shown.index(heading) :]
     else:
         report = checks.check_numbered("3.5", str(tmp_path))
-        (result,) = report.results  # those of 3.4 have run, and are not shown
+        (result,) = report.results  # the tests of 3.4 have run, too, but are not shown
         assert result.exercise == registry.exercise("3.5")
         (shown,) = result.texts
     heading, first, *_ = shown.splitlines()

@@ -1,4 +1,4 @@
-"""What a message says first: the simplest case that fails, and the likely cause of it."""
+"""A message shows the simplest case that fails, and its likely cause."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from minipaged.course.results import by_exercise
 from tests.course.many_runs import Run, run_many
 
 FIRST = {
-    # exercise and bug: what is in the message, and what is not
+    # (exercise, bug): texts that the message has, and texts that it does not have
     ("1.1", "forgets_the_values"): (["bytes_per_token(1, 1, 1, 1)", "a key and a value"], []),
-    ("1.1", "forgets_the_layers"): (["bytes_per_token(3, 1, 1, 1)", "this is one layer's"], []),
+    ("1.1", "forgets_the_layers"): (["bytes_per_token(3, 1, 1, 1)", "this is the result for one layer"], []),
     ("1.1", "counts_bits"): (["bytes, not bits"], []),
     ("1.2", "rounds_up"): (["num_blocks_that_fit(1000, 1.0, 0, 0, 300)"], []),
     ("1.2", "forgets_the_null_block"): (["max_model_len_that_fits(1, 16)"], []),
@@ -76,6 +76,6 @@ def test_a_cause_that_may_be_another_one_is_not_named() -> None:
     query, keys, values = (
         torch.randn(n, 1, 4, generator=torch.Generator().manual_seed(n)) for n in (1, 2, 2)
     )
-    # Of two keys, the query sees the first alone: it may begin at position 0, or not see its own key.
+    # The query sees only the first of two keys. It may begin at position 0, or not see its own key.
     assert likely_cause(values[:1], query, keys, values, 0.5) is None
     assert likely_cause(values[:1] + 1, query, keys, values, 0.5) is None

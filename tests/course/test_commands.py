@@ -1,4 +1,4 @@
-"""The commands of the course, on exercise files of the test's own."""
+"""The commands of the course, on exercise files in temporary folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.course.changed import CHAPTER, SOLVED
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The reader's file, untouched; nothing is remembered, and no tests are run."""
+    """The reader's file, untouched. No results are kept, and no tests are run."""
     return _file_of(CHAPTER, tmp_path, monkeypatch)
 
 
@@ -81,6 +81,7 @@ def test_next_shows_methods_in_their_class(
         assert shown.count(f"\n{line}") == 1
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("content", "place"),
     [
@@ -107,7 +108,7 @@ def test_next_says_what_check_says_of_a_file_that_cannot_be_used(
     assert cli.main(["check", "1.1", "--impl", str(mine.parent)]) == 1
     table, _, said = capsys.readouterr().out.partition("\n\n")
     assert "1.1" in table
-    said = "".join(said.split())  # the console may break lines anywhere
+    said = "".join(said.split())  # the console may wrap lines anywhere
     assert "".join(place.split()) in said
     assert cli.main(["next"]) == 0
     assert said in "".join(capsys.readouterr().out.split())
@@ -130,7 +131,7 @@ def test_where_nothing_can_be_written_the_results_are_shown(
 ) -> None:
     file = tmp_path / "a file"
     file.touch()
-    monkeypatch.setattr(folders, "state_folder", lambda: file / "state")  # no folder can be there
+    monkeypatch.setattr(folders, "state_folder", lambda: file / "state")  # the folder cannot be made
     monkeypatch.setattr(checks, "run_tests", lambda *_, **__: progress.run_tests([CHAPTER], look=None))
     _solve(mine, "1.1")
     for arguments, code, shown in (
@@ -175,7 +176,7 @@ def test_reset_keeps_the_reader_s_file(
         kept = mine.with_name(f"{mine.stem}.kept{number}.py")
         assert kept.read_text(encoding=("utf-8", "utf-16")[number - 1]) == f"mine {number}"
     mine.write_text("mine 3")
-    assert cli.main(["reset", "1"]) == 2  # nobody to ask
+    assert cli.main(["reset", "1"]) == 2  # there is no user to ask
     assert "--yes" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda question: "n")
@@ -243,7 +244,7 @@ def test_watch_checks_again_when_the_file_was_saved(
     seen: list[str] = []
 
     def check(number: str, impl: str | None, *, warm: bool) -> bool:
-        assert warm  # the next check is not to import everything anew
+        assert warm  # the next check should not import everything again
         seen.append(mine.read_text(encoding="utf-8")[-6:])
         return False
 

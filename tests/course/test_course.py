@@ -25,7 +25,7 @@ SOURCE = folders.solution_file(CHAPTER).read_text(encoding="utf-8")
 
 
 def _folder(path: Path, *keep: str) -> str:
-    """An exercise file in which these are solved."""
+    """An exercise file in which these exercises are solved."""
     (path / f"{CHAPTER.stem}.py").write_text(stubs.make_stub(SOURCE, keep), encoding="utf-8")
     return str(path)
 
@@ -255,12 +255,12 @@ def test_only_the_first_wrong_test_is_shown_in_full() -> None:
     ("blamed", "expected"),
     [
         ([("max_model_len_that_fits",)], "`max_model_len_that_fits` (1.2) does not pass: begin there"),
-        # Each fails a test of its own.
+        # Each function fails a test of its own.
         (
             [("max_model_len_that_fits",), ("num_blocks_that_fit",)],
             "`num_blocks_that_fit`, `max_model_len_that_fits` (1.2) do not pass: begin there",
         ),
-        # A test of both fails, and one of the other alone: so it is the other.
+        # A test of both functions fails, and so does a test of only the second. So the second is to blame.
         ([("num_blocks_that_fit", "max_model_len_that_fits"), ("num_blocks_that_fit",)], None),
         ([], None),
     ],
@@ -281,7 +281,7 @@ def test_an_exercise_that_stands_on_a_wrong_one_says_so(
     [
         ([], "1.1"),
         (["1.1"], "1.2"),
-        (["3.1"], "3.2"),  # a reader who has begun at chapter 3
+        (["3.1"], "3.2"),  # a reader who started with chapter 3
         (["1.1", "3.1", "3.2", "3.3", "3.4", "3.5"], "4.1"),
         (["1.1", "2.1"], "2.2"),
     ],
@@ -302,7 +302,7 @@ def test_next_comes_back_to_what_was_left_out() -> None:
 
 
 def _states(chapter: Chapter, passing: list[str]) -> list[ExerciseResult]:
-    """Results in which these exercises pass, and no others."""
+    """Results in which only these exercises pass."""
     return by_exercise(
         chapter,
         [
@@ -349,7 +349,7 @@ def test_progress_is_remembered_until_a_file_changes(tmp_path: Path, monkeypatch
     checks.check_numbered("1.3", "mine")
     assert [each.state for each in progress.progress([CHAPTER])[0][1]][1:4] == ["todo", "pass", "todo"]
     exercises.write_text("three")
-    checks.check_numbered("1.1", "mine")  # of the others nothing is known
+    checks.check_numbered("1.1", "mine")  # the other exercises have no results
     progress.progress([CHAPTER])
     assert len(runs) == 3
     exercises.write_text("four")

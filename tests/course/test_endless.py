@@ -1,4 +1,4 @@
-"""Code that never ends is wrong, whatever it catches, and takes its time once; so is code that ends all."""
+"""Code that never ends, or that ends its process, is wrong, and costs its time only once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RIGHT = "return 2 * num_layers * num_kv_heads * head_dim * dtype_bytes"
 
 @pytest.fixture(autouse=True)
 def _two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long a test may take; on a busy machine others must not take that."""
+    """The limit of a test: so long that other tests stay below it even on a busy machine."""
     monkeypatch.setenv(time_limit.SECONDS, "2")
 
 
@@ -33,7 +33,7 @@ TOO_LONG = "it had not ended after 2 seconds"
 
 
 def _wrong(results: list[TestResult]) -> dict[str, TestResult]:
-    """The only wrong test of each exercise; by its number, empty for the test in the engine."""
+    """The only wrong test of each exercise, by the exercise's number; empty for the test in the engine."""
     wrong = [result for result in results if result.state == "wrong"]
     by_number = {result.exercise: result for result in wrong}
     assert len(by_number) == len(wrong), "a test was run after its exercise had been stopped"
@@ -42,7 +42,7 @@ def _wrong(results: list[TestResult]) -> dict[str, TestResult]:
 
 def test_whatever_it_catches(tmp_path: Path) -> None:
     endless = {
-        # In a test of hypothesis', which catches exceptions itself.
+        # In a test with hypothesis, which catches exceptions itself.
         "average_concurrency": """
             while True:
                 try:
@@ -68,7 +68,7 @@ def test_whatever_it_catches(tmp_path: Path) -> None:
             lock.acquire()
             lock.acquire()
             """,
-        "contiguous_snapshot": "sum(iter(int, 1))",  # in C, and it keeps the interpreter to itself
+        "contiguous_snapshot": "sum(iter(int, 1))",  # in C, and it holds the interpreter
     }
     seen: list[TestInTime] = []
     results = checks.run_tests([CHAPTER], write(tmp_path, with_bodies(endless)), look=seen.append)
@@ -92,6 +92,7 @@ def test_whatever_it_catches(tmp_path: Path) -> None:
     assert {each.limit for each in seen if each.exercise == "1.1"} == {2.0}
 
 
+@pytest.mark.long
 def test_a_file_that_never_ends_is_read_once(tmp_path: Path) -> None:
     report = checks.check_numbered("1", write(tmp_path, f"{SOLVED}\nwhile True:\n    pass\n"))
     assert {each.state for each in report.results} == {"wrong"}
@@ -101,6 +102,7 @@ def test_a_file_that_never_ends_is_read_once(tmp_path: Path) -> None:
     assert {text.partition("\n")[0] for text in others} == {first.partition("\n")[0]}
 
 
+@pytest.mark.long
 def test_what_calls_it_is_not_called(tmp_path: Path) -> None:
     bodies = {
         "bytes_per_token": "while True: pass",
@@ -113,9 +115,10 @@ def test_what_calls_it_is_not_called(tmp_path: Path) -> None:
     assert [number for number, each in by_number.items() if each.state == "wrong"] == ["1.1", "1.3", "1.4"]
     (text,) = by_number["1.3"].texts
     assert "first     `bytes_per_token` (1.1) does not pass: begin there" in text
-    assert "stopped   `bytes_per_token` (1.1) did not come to its end" in text
+    assert "stopped   `bytes_per_token` (1.1) did not finish" in text
 
 
+@pytest.mark.long
 def test_what_was_caught_does_not_count_as_an_end(tmp_path: Path) -> None:
     body = f"try:\n    while True: pass\nexcept BaseException:\n    pass\n{RIGHT}"
     results = checks.run_tests([CHAPTER], write(tmp_path, with_bodies({"bytes_per_token": body})), "1.1")
@@ -168,11 +171,12 @@ def test_pytest_goes_on_with_the_others_in_a_new_process(tmp_path: Path) -> None
     process = _pytest(tmp_path, text, "--test-seconds", "1", "--chapter-report")
     out, err = process.communicate()
     assert process.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "did not come to its end; the others go on" in err
+    assert "did not finish; the other tests go on" in err
     assert "stopped   it had not ended after 1 second\n" in out
     assert "✗  1.5" in out
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no groups of processes")
 def test_an_interrupt_ends_both_processes_of_pytest(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
@@ -187,6 +191,7 @@ def test_an_interrupt_ends_both_processes_of_pytest(tmp_path: Path) -> None:
     assert "KeyboardInterrupt" in out
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("option", ["--collect-only", "--test-seconds=0", "-n1"])
 def test_pytest_runs_by_itself_where_nothing_is_to_be_watched(option: str) -> None:
     code = (
@@ -236,7 +241,7 @@ def test_what_was_caught_is_raised_at_the_end_of_the_block() -> None:
 
     with pytest.raises(StoppedError) as raised:
         catches()
-    assert raised.traceback[-1].name == "endless"  # with the place where it was
+    assert raised.traceback[-1].name == "endless"  # with the line that was running
 
 
 def test_a_journal_is_read_while_it_is_written(tmp_path: Path) -> None:
@@ -256,7 +261,7 @@ def test_a_journal_is_read_while_it_is_written(tmp_path: Path) -> None:
     journal.ends(1)
     content = path.read_bytes()
     assert read_journal(path) == Record((one,), None, 1)
-    path.write_bytes(content[:-2])  # in the middle of a line
+    path.write_bytes(content[:-2])  # ends in the middle of a line
     assert read_journal(path) == Record((one,))
 
 

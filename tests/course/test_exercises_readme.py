@@ -1,4 +1,4 @@
-"""exercises/README.md: which exercises the engine runs is what their seams say."""
+"""exercises/README.md lists the exercises that the engine runs, as their seams say."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def test_what_the_engine_runs_is_said_of_every_exercise(chapter: Chapter) -> Non
     assert runs == can_run
     others = {exercise.number for exercise in chapter.exercises} - can_run
     assert others <= alone
-    for number in alone & can_run:  # only a part of it runs
+    for number in alone & can_run:  # the engine runs only a part of this exercise
         assert f"of {number}" in row[0]
 
 
 def _numbers(column: str, chapter: Chapter) -> set[str]:
-    """The exercises that the entries of a column begin with; what follows a colon is a remark."""
+    """The exercises at the beginning of a column's entries. Text after a colon is a remark."""
     entries = column.partition(":")[0].split("; ")
     return {found[0] for entry in entries if (found := re.search(rf"{chapter.number}\.\d", entry))}

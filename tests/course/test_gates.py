@@ -1,4 +1,4 @@
-"""What holds for every chapter: its stubs, its tests, its bug zoo, its hints and its text."""
+"""The rules for every chapter: its stubs, tests, bug zoo, hints and text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minipaged.parts import Parts
 from tests.course.many_runs import Run, run_many
 
 MOST_LINES = 40
-"""Of a message: a screen."""
+"""Most lines of a message, so that it fits on a screen."""
 
 each_chapter = pytest.mark.parametrize("chapter", registry.chapters(), ids=lambda chapter: chapter.stem)
 
@@ -34,17 +34,18 @@ def _write(folder: Path, chapter: Chapter, text: str) -> str:
     return str(folder)
 
 
+@pytest.mark.long(keep=1)
 @each_chapter
 def test_solving_the_first_exercises_passes_their_tests_and_no_others(
     chapter: Chapter, tmp_path: Path
 ) -> None:
-    """From the untouched stubs, which are all todo, to the solutions and the engine, which pass."""
+    """Untouched stubs are all todo. The solutions and the engine's code pass."""
     numbers = [exercise.number for exercise in chapter.exercises]
     solved = [numbers[:count] for count in range(len(numbers) + 1)]
     source = _solution(chapter)
     runs = [Run(_write(tmp_path / str(len(keep)), chapter, stubs.make_stub(source, keep))) for keep in solved]
-    runs += [Run("solutions"), Run("engine")]
-    solved += [numbers, numbers]
+    runs.append(Run("engine"))
+    solved.append(numbers)
     can_run = {seam.exercise for seam in seams(chapter)}
     for keep, results in zip(solved, run_many(chapter, runs), strict=True):
         assert {result.exercise for result in results} == {*numbers, ""}
@@ -53,6 +54,7 @@ def test_solving_the_first_exercises_passes_their_tests_and_no_others(
             assert result.state == ("pass" if passes else "todo"), (keep, result)
 
 
+@pytest.mark.long(keep=1)
 @each_chapter
 def test_every_bug_is_caught_by_its_exercise(chapter: Chapter, tmp_path: Path) -> None:
     mutants = zoo.mutants(chapter)
@@ -61,7 +63,7 @@ def test_every_bug_is_caught_by_its_exercise(chapter: Chapter, tmp_path: Path) -
         folder = tmp_path / str(number)
         folder.mkdir()
         zoo.write_mutant(chapter, mutant, folder)
-        runs.append(Run(str(folder), mutant.exercise))
+        runs.append(Run(str(folder), mutant.exercise, until_wrong=True))
     survived = [
         f"{mutant.exercise} {mutant.name}"
         for mutant, results in zip(mutants, run_many(chapter, runs), strict=True)
@@ -70,9 +72,10 @@ def test_every_bug_is_caught_by_its_exercise(chapter: Chapter, tmp_path: Path) -
     assert survived == []
 
 
+@pytest.mark.long(keep=1)
 @each_chapter
 def test_a_function_that_raises_is_shown_with_its_case(chapter: Chapter, tmp_path: Path) -> None:
-    """Of each exercise the first function: its message has the call, what is right, and its own line."""
+    """If an exercise's first function raises, the message has the call, the right answer and the line."""
     raises = 'raise IndexError("the list is too short")'
     lines = _solution(chapter).splitlines()
     first = {exercise.names[0] for exercise in chapter.exercises}
@@ -98,7 +101,7 @@ def test_a_function_that_raises_is_shown_with_its_case(chapter: Chapter, tmp_pat
 
 
 def _field(text: str, label: str) -> str:
-    """The first line of a field of a message; empty if it has none."""
+    """The first line of a message's field; empty if the message lacks it."""
     begin = f"  {label:<10}"
     return next((line.removeprefix(begin) for line in text.splitlines() if line.startswith(begin)), "")
 

@@ -1,10 +1,8 @@
-"""What readers see: one line for todo, and for wrong all that helps."""
+"""The messages for readers: one line for todo, and a longer text for wrong."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ from minipaged.course.drawing import draw_slots, draw_tables
 from minipaged.course.expect import Wrong, expect, expect_close, expect_equal, expect_error, kind_of, show
 from minipaged.course.implementation import Implementation, implementation
 from minipaged.course.messages import todo_line
+from tests.course.many_runs import run_pytest
 
 CHAPTER = registry.chapter(1)
 SOURCE = folders.solution_file(CHAPTER).read_text(encoding="utf-8")
@@ -24,24 +23,9 @@ SOURCE = folders.solution_file(CHAPTER).read_text(encoding="utf-8")
 def _pytest(folder: Path, text: str, *arguments: str) -> str:
     """What `pytest chapters/01` prints for an exercise file with this text."""
     (folder / f"{CHAPTER.stem}.py").write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "chapters/01",
-            "-p",
-            "no:cacheprovider",
-            f"--impl={folder}",
-            *arguments,
-        ],
-        cwd=folders.root(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    return done.stdout
+    code, said = run_pytest(CHAPTER, f"--impl={folder}", *arguments)
+    assert code == pytest.ExitCode.TESTS_FAILED, said
+    return said
 
 
 def test_todo_is_one_line_for_each_exercise(tmp_path: Path) -> None:
@@ -174,7 +158,7 @@ def test_an_answer_of_the_wrong_kind_is_said_in_words() -> None:
 def test_a_count_that_is_not_the_number_of_tables_is_marked() -> None:
     drawn = draw_tables({"A": [7, 1], "B": [7, 3]}, {7: 2, 1: 2, 3: 1}).splitlines()
     assert drawn[-1].strip() == "^"
-    assert drawn[-1].index("^") == drawn[-4].index("1")  # under block 1
+    assert drawn[-1].index("^") == drawn[-4].index("1")  # the mark is under block 1
     assert "^" not in draw_tables({"A": [7, 1], "B": [7, 3]}, {7: 2, 1: 1, 3: 1})
     assert "free   4   5" in draw_tables({"A": [1]}, [1, 1], free=[4, 5])
 

@@ -47,7 +47,7 @@ def test_outputs_are_short_complete_and_without_paths_of_a_machine(chapter: Chap
 
 @each_chapter
 def test_no_sentence_becomes_a_list(chapter: Chapter) -> None:
-    """A line of prose that happens to begin with "1. " does."""
+    """A line of prose that begins with "1. " would become a list."""
     lines = folders.chapter_source(chapter).read_text(encoding="utf-8").splitlines()
     first = [
         line

@@ -1,6 +1,6 @@
-"""The talk that a chapter gives: nothing runs off a slide, and tasks and figures are on it.
+"""A chapter as a talk: every slide fits on the screen, and tasks and figures are on slides.
 
-Heights are estimated, so that no browser is needed; `minipaged/course/slides.py` says how.
+Heights are estimated, so no browser is needed. `minipaged/course/slides.py` says how.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def test_what_the_source_says_of_a_cell_holds() -> None:
 
 
 def test_heights_follow_from_lines() -> None:
-    """Within a few pixels of what Chromium shows."""
+    """The estimates are within a few pixels of Chromium's heights."""
     for source, measured in (("x", 55), ("\n".join("x" * 10), 260), ("\n".join("x" * 20), 488)):
         assert cell_height(_code(source)) == pytest.approx(measured, abs=3)
     for source, measured in (

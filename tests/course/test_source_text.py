@@ -1,4 +1,4 @@
-"""Exercise files as editors save them: what Python reads is read, and what it does not is one clear line."""
+"""Exercise files as editors save them: they are read as Python reads them, or there is a clear message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercise files made of solution files."""
+"""Exercise files that are made from solution files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that share a process: edits are seen, and code that crashes or never ends does no harm."""
+"""Checks that share a warm process: edits take effect, and code that crashes or never ends does no harm."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[warm.WarmProcess]]:
-    """The list that has this test's process, once it runs; it imports little."""
+    """The list that will hold this test's warm process, which imports little."""
     shared: list[warm.WarmProcess] = []
     monkeypatch.setattr(warm, "SLOW_IMPORTS", ("pytest",))
     monkeypatch.setattr(warm, "_shared", lambda: shared)
@@ -56,7 +56,7 @@ def test_an_edit_is_seen_and_the_process_stays(tmp_path: Path, process: list[war
 
 
 def _dying_once(folder: Path, dies: str) -> str:
-    """A solution that dies when it is called, the first time."""
+    """A solution whose process dies when it is called for the first time."""
     flag = folder / "flag"
     flag.touch()
     guard = f"""import os
@@ -76,12 +76,13 @@ def test_after_a_crash_the_next_check_runs(tmp_path: Path, process: list[warm.Wa
     assert process == [first]
 
 
+@pytest.mark.long
 def test_code_that_never_ends_is_wrong_and_the_process_stays(
     tmp_path: Path, process: list[warm.WarmProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solved = stubs.without_markers(SOURCE)
     monkeypatch.setenv(SECONDS, "1")
-    for endless in ("while True: pass", "sum(iter(int, 1))"):  # the second one cannot be interrupted
+    for endless in ("while True: pass", "sum(iter(int, 1))"):  # the second cannot be interrupted
         (result,) = _check(tmp_path, solved.replace(LINE, f"{endless}\n    {LINE}"))
         assert "stopped   it had not ended after 1 second\n" in result.text
     (first,) = process
@@ -90,14 +91,16 @@ def test_code_that_never_ends_is_wrong_and_the_process_stays(
     assert process == [first]
 
 
+@pytest.mark.long
 def test_if_the_process_dies_there_is_another(tmp_path: Path, process: list[warm.WarmProcess]) -> None:
     text = _dying_once(tmp_path, "os.kill(os.getppid(), 9)")
-    assert _states(_check(tmp_path, text)) == {"pass"}  # that one in a process of its own
+    assert _states(_check(tmp_path, text)) == {"pass"}  # this check runs in its own process
     (first,) = process
     assert _states(_check(tmp_path, text)) == {"pass"}
     assert process != [first]
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_the_run_and_the_process_stays(
     tmp_path: Path, process: list[warm.WarmProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Driving engines whose decode steps are recorded, and spoiling what they keep between steps."""
+"""Run engines whose decode steps are recorded, and overwrite what they keep between steps."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def steps_of(engine: LLMEngine) -> RecordedDecode:
 
 
 def sizes(engine: LLMEngine) -> set[int]:
-    """Of the steps that have been recorded."""
+    """The numbers of sequences for which steps have been recorded."""
     return {num_rows for num_rows, _ in steps_of(engine)._recorded}
 
 
 @torch.inference_mode()
 def spoil(engine: LLMEngine) -> None:
-    """After a step: NaN where no sequence's numbers are, and another step's inputs."""
+    """After a step, overwrite unused numbers with NaN, and the inputs with those of another step."""
     check_and_poison(engine)
     steps = steps_of(engine)
     for kept in (steps._hidden, steps._normed, steps._cos, steps._sin, steps._heads, steps._attended):
@@ -41,5 +41,5 @@ def spoil(engine: LLMEngine) -> None:
     steps._inputs.block_tables.fill_(10**6)
     groups = steps._groups
     groups.members.copy_(torch.arange(len(groups.members)))
-    groups.starts.copy_(2 * (torch.arange(len(groups.starts)) % 2))  # what would be groups, if it were read
+    groups.starts.copy_(2 * (torch.arange(len(groups.starts)) % 2))  # wrong groups, if they were read
     groups.shared.fill_(10**6)

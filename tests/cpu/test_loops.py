@@ -1,4 +1,4 @@
-"""The innermost loops against NumPy: every number of rows, any depth, any stride."""
+"""The innermost loops, compared with NumPy: every number of rows, any depth, any stride."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def wide_tile(x, weights, others, ahead, result, resume):
 
 @compiled()
 def rows(x, others, addresses, result):
-    """All products with the rows of `others` at `addresses`, from its first number on."""
+    """All dot products of x's rows with the rows of `others` at `addresses`."""
     count, size = x.shape
     multiply_rows(
         count,
@@ -81,7 +81,7 @@ def numbers(seed: int, *shape: int) -> np.ndarray:
 
 
 def as_bfloat16(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bits of x cut to bfloat16, and the numbers that they mean."""
+    """The bits of x cut to bfloat16, and the numbers that these bits mean."""
     bits = (x.view(np.uint32) >> 16).astype(np.uint16)
     return bits, (bits.astype(np.uint32) << 16).view(np.float32)
 
@@ -120,7 +120,7 @@ def test_tile(num_rows: int, depth: int, resume: bool, half: bool, more: int, se
     seed=st.integers(0, 99),
 )
 def test_a_wide_tile_is_two_tiles(num_rows: int, depth: int, resume: bool, seed: int) -> None:
-    """To the last bit."""
+    """Equal to the last bit."""
     x, weights, others = numbers(seed, num_rows, depth), *numbers(seed + 1, 2, depth, PANEL)
     result = numbers(seed + 2, num_rows + 2, 2 * PANEL)
     expected = result.copy()
@@ -142,7 +142,7 @@ def test_a_tiles_row_does_not_depend_on_the_others() -> None:
 
 
 def somewhere(rows: np.ndarray, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows, drawn, and where these are, in bytes from the first."""
+    """Randomly drawn rows, and their addresses in bytes from the first row."""
     chosen = np.random.default_rng(seed).integers(0, len(rows), count)
     return chosen, (chosen * rows.strides[0]).astype(np.int64)
 

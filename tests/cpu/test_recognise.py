@@ -1,4 +1,4 @@
-"""The loops compute one kind of decoder. All others are told apart: exchanged parts, and edited code."""
+"""The loops compute one kind of decoder. Decoders with replaced parts or edited code are recognised."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_another_dtype() -> None:
     assert "in float16" in str(why_not_compiled(make(dtype=torch.float16)))
 
 
-# Parts that were exchanged: each of these is something that a reader, or a program, may do to a loaded model.
+# Replaced parts: a reader or a program may do each of these to a loaded model.
 
 
 class ReluMlp(Mlp):
@@ -94,7 +94,7 @@ class BiasedNorm(RMSNorm):
 
 
 class Adapted(nn.Module):
-    """An unknown projection: a low-rank adapter beside a known one."""
+    """An unknown projection: a known one with a low-rank adapter."""
 
     def __init__(self, linear: Linear) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ def test_a_decoder_of_another_class() -> None:
     assert "ScaledDecoder" in str(why_not_compiled(make(of=ScaledDecoder)))
 
 
-# Code that was edited: a reader's edit of the files in `model/` has the same effect as these.
+# Edited code: a reader's edit of the files in `model/` has the same effect as these patches.
 
 
 def relu_forward(self: Mlp, hidden: Tensor) -> Tensor:
@@ -228,7 +228,7 @@ def parallel_halves(self: Layer, hidden: Tensor, attended: Tensor) -> Tensor:
 
 
 def skipping_forward(self: Decoder, token_ids: Tensor, positions: Tensor, attend: AttendFn) -> Tensor:
-    """Every other layer."""
+    """Only every second layer runs."""
     hidden, cos, sin = self.enter(token_ids, positions)
     for i, layer in enumerate(self.layers[::2]):
         q, k, v = layer.before_attention(hidden, cos, sin)
@@ -274,7 +274,7 @@ def test_code_that_was_edited(
 
 
 def test_code_that_is_not_compiled_may_be_edited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Angles, `enter` and `logits` are the plain decoder's own: an edit is seen in compiled ones, too."""
+    """Compiled decoders use the plain code for angles, `enter` and `logits`, so an edit affects them."""
 
     def other_angles(self: RotaryEmbedding, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         angles = 2.0 * positions[:, None] * self.frequencies

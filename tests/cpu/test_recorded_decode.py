@@ -1,4 +1,4 @@
-"""Recorded decode steps: the same numbers as eager steps, whatever was there before."""
+"""Recorded decode steps give the same numbers as eager steps, whatever earlier steps left behind."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from minipaged.cpu import recorded_decode
 from minipaged.loading.loader import load_model
 from tests.cpu.recorded import PROMPTS, make, sizes, spoil, steps_of
 from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, drain, greedy, run
+from tests.long_tests import examples
 from tests.model_pairs import Pair
 from tests.oracle import make_model
 from tests.torch_threads import torch_threads
 
 LENGTHS = [9, 7, 5, 3, 2]
-"""Of the outputs: the batch shrinks from 5 sequences to 1."""
+"""Lengths of the outputs. The batch shrinks from 5 sequences to 1."""
 
 
 def test_greedy_tokens_while_the_batch_shrinks(compilable: Pair) -> None:
@@ -33,18 +34,21 @@ def test_greedy_tokens_while_the_batch_shrinks(compilable: Pair) -> None:
 
 
 def numbers(engine: LLMEngine, prompts: list[list[int]], params: list[SamplingParams]) -> list[object]:
-    """All that is known of the outputs, log-probabilities to the last bit."""
+    """All fields of the outputs, with log-probabilities to the last bit."""
     return [
         [(sample.token_ids, sample.logprobs) for sample in output.outputs]
         for output in run(engine, prompts, params, after_step=check_and_poison)
     ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_as_eager_to_the_last_bit(compilable: Pair, compilable_folder: Path, data: st.DataObject) -> None:
-    """Prompts that share blocks, samples that fork, chunks of prompts between decodes, a pool that is short,
-    any number of threads: the numbers are those of an engine that does each step eagerly."""
+    """The numbers are those of an engine that runs each step eagerly.
+
+    This holds for prompts that share blocks, samples that fork, chunks of prompts between decodes, a small
+    pool, and any number of threads.
+    """
     common = data.draw(st.lists(st.integers(0, 250), max_size=14))
     prompts, params = [], []
     for _ in range(data.draw(st.integers(1, 6))):
@@ -69,8 +73,10 @@ def test_as_eager_to_the_last_bit(compilable: Pair, compilable_folder: Path, dat
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_sequence_in_company_is_as_alone(compilable: Pair, tmp_path: Path, dtype: str) -> None:
-    """To the last bit, though many rows go through a layer another way than one (`cpu/products/panels.py`).
-    All of this model's matrices are in panels, that of the logits as well."""
+    """Equal to the last bit, although many rows take another path than one row (`cpu/products/panels.py`).
+
+    All matrices of this model are in panels, including that of the logits.
+    """
     folder = make_model(tmp_path / "whole", hidden_size=64, num_layers=3, vocab_size=256)
     model = load_model(str(folder), dtype=getattr(torch, dtype), device=torch.device("cpu"))
     pair = Pair(model, compilable.oracle)
@@ -122,7 +128,7 @@ def test_steps_that_are_no_decodes_are_eager(compilable: Pair) -> None:
 
 @pytest.mark.parametrize("length", [13, 14, 16])
 def test_a_request_of_the_greatest_length(compilable: Pair, length: int) -> None:
-    """The last block of its table has one token, or is full."""
+    """The last block of the table has one token, or is full."""
     engine = make(compilable, max_model_len=length)
     (output,) = run(engine, [PROMPTS[0]], greedy(length - 8), after_step=spoil)
     assert_greedy(compilable.oracle, output, length - 8)
@@ -130,12 +136,14 @@ def test_a_request_of_the_greatest_length(compilable: Pair, length: int) -> None
 
 @pytest.mark.parametrize("common", [8, 70])
 def test_prefixes_that_are_read_together(compilable: Pair, common: int) -> None:
-    """Of sequences whose neighbours in the batch begin with other blocks; some part before attention's first
-    chunk is read, some behind it."""
+    """Sequences with common first blocks that are not neighbours in the batch.
+
+    Some of them differ within attention's first chunk, and some after it.
+    """
     beginnings = [[(3 * i + k) % 250 for i in range(common)] for k in range(3)]
     prompts = [[*beginnings[i % 3], *(5 * i * k % 250 for k in range(80 - common))] for i in range(9)]
     engine = make(compilable, num_blocks=300, max_model_len=100, max_num_seqs=9)
-    for beginning in beginnings:  # so that all find its blocks
+    for beginning in beginnings:  # so that all later requests find its blocks
         run(engine, [beginning], greedy(1))
     for output in run(engine, prompts, greedy(6), after_step=spoil):
         assert_greedy(compilable.oracle, output, 6)
@@ -144,7 +152,8 @@ def test_prefixes_that_are_read_together(compilable: Pair, common: int) -> None:
 
 @torch.inference_mode()
 def test_the_thread_of_the_first_step_may_end(compilable: Pair) -> None:
-    """Python drops what is that thread's own. Calls are given addresses: none of them is there."""
+    """Python frees a thread's local memory when the thread ends. The recorded calls must not use its
+    addresses."""
     engine = make(compilable)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(run, engine, PROMPTS[:1], greedy(3)).result()
@@ -174,7 +183,7 @@ def test_a_default_device_is_not_asked(compilable: Pair) -> None:
 
 
 def test_two_engines_in_two_threads_with_one_model(compilable: Pair) -> None:
-    """What each writes between its calls is its own."""
+    """Each engine has its own intermediate results."""
 
     def serve(prompt: list[int]) -> list[int]:
         (output,) = run(make(compilable), [prompt], greedy(40))

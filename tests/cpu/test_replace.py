@@ -1,4 +1,4 @@
-"""A decoder in compiled code in the place of a plain one: the same weights, the same results."""
+"""A compiled decoder in the place of a plain one has the same weights and gives the same results."""
 
 from __future__ import annotations
 

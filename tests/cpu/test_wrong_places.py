@@ -1,4 +1,4 @@
-"""Decode steps that are told of wrong places in the cache: an error, and nothing is harmed."""
+"""Decode steps with wrong block tables or slots raise an error, and damage nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.model_pairs import Pair
 def mislocate(
     engine: LLMEngine, monkeypatch: pytest.MonkeyPatch, change: Callable[[Located], Located]
 ) -> None:
-    """From now on sequences are believed to be elsewhere."""
+    """From now on, steps get wrong places for the sequences."""
     layout = engine._runner._layout
     located = layout.locate
 
@@ -31,7 +31,7 @@ def mislocate(
 
 
 def test_table_that_is_too_short(compilable: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind it in the buffers is an older step's, whose blocks there are."""
+    """The rest of the buffer has the table of an older step, whose blocks exist."""
     engine = make(compilable)
     engine.add_request("0", PROMPTS[0], greedy(5))
     engine.step()
@@ -64,5 +64,5 @@ def test_wrong_places_are_refused(
     with pytest.raises(IndexError, match=message):
         engine.step()
     monkeypatch.undo()
-    (output,) = drain(engine, after_step=check_and_poison).values()  # what was wrong is forgotten
+    (output,) = drain(engine, after_step=check_and_poison).values()  # later steps do not see the wrong places
     assert_greedy(compilable.oracle, output, 5)

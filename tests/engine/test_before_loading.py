@@ -1,4 +1,4 @@
-"""What settings and a model's configuration forbid is refused before there are weights."""
+"""Settings that the model's configuration rules out are refused before weights are loaded."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def config_of(options: dict[str, object]) -> EngineConfig:
 
 @given(options=OPTIONS, free=st.integers(0, 200_000_000))
 def test_refused_is_what_any_memory_would_refuse(options: dict[str, object], free: int) -> None:
-    """And where the settings say how large the pool is, all of it, in the same words."""
+    """If the settings give the size of the pool, all limits are checked, with the same messages."""
     config = config_of(options)
 
     def plan() -> MemoryPlan | str:

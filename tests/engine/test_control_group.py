@@ -1,4 +1,4 @@
-"""Limits of control groups, read from made-up files as Linux would have them."""
+"""Limits of control groups, read from made-up files in the format of Linux."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_a_container_that_sees_its_own_group_alone(tmp_path: Path) -> None:
     ("group", "top"),
     [
         ("/docker/abc", "/docker/abc"),  # mounted from its own group on, and named from the machine's top
-        ("/../docker/abc", "/docker/abc"),  # named from outside of its namespace
-        ("/user.slice/gone", "/"),  # it was moved since
+        ("/../docker/abc", "/docker/abc"),  # named from outside its namespace
+        ("/user.slice/gone", "/"),  # it has been moved since
     ],
 )
 def test_a_group_whose_name_leads_nowhere(tmp_path: Path, group: str, top: str) -> None:
@@ -77,7 +77,7 @@ def test_the_groups_above_count(tmp_path: Path) -> None:
         "a.slice/b": {"memory.max": 2 * GIB, "memory.current": GIB // 2, "cpu.max": "max 100000"},
         "other": {"memory.max": 1, "memory.current": 1, "cpu.max": "1000 100000"},
     }
-    # The group itself may take 1.5 GiB more, but the one above has no more than 1 GiB left.
+    # The group itself may use 1.5 GiB more, but the group above it has only 1 GiB left.
     assert group_limits(unified(tmp_path, files, "/a.slice/b")) == GroupLimits(2 * GIB, GIB, 2.0)
 
 
@@ -98,7 +98,7 @@ def test_no_less_than_nothing_is_free(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("top", ["/docker/abc", "/"])
 def test_version_1(tmp_path: Path, top: str) -> None:
-    """In a container each hierarchy begins with the container's group; on the machine with the first."""
+    """A hierarchy begins with the container's group in a container, else with the root group."""
     below = "" if top != "/" else "/docker/abc"
     files = {
         f"memory{below}": {
@@ -196,7 +196,7 @@ def test_the_tightest_level_decides(
     assert limits.cpus == min(cpu for _, _, cpu in levels) / 10
 
 
-# What an engine makes of it.
+# How an engine uses the limits.
 
 
 @pytest.fixture

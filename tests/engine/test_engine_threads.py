@@ -1,4 +1,4 @@
-"""An engine takes as many threads as its work is worth, in whichever way it is started."""
+"""An engine uses as many threads as its work needs, however it is started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOUR_TOKENS = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many threads each step computes with."""
+    """The number of threads of each step."""
     numbers: list[int] = []
     execute = ModelRunner.execute
 
@@ -120,7 +120,7 @@ def test_the_size_decides() -> None:
 def test_two_engines_side_by_side_keep_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: list[int]
 ) -> None:
-    """One in each thread, a step of one within a step of the other."""
+    """Two engines in two threads, with a step of one during a step of the other."""
     small = tiny().engine
     monkeypatch.setattr(threads, "SMALL_MODEL", 1)
     large = LLM(str(make_model(tmp_path / "m")), device="cpu", num_blocks=80).engine

@@ -14,6 +14,7 @@ from minipaged.errors import PromptError, SamplingParamsError
 from minipaged.loading.loader import LoadedModel
 from minipaged.options import EngineOptions
 from tests.engine.driving import assert_all_free, check_and_poison, make_engine, num_slots
+from tests.long_tests import examples
 
 NUM_HISTORIES = 1000
 
@@ -135,7 +136,8 @@ def live_one_history(model: LoadedModel, seed: int) -> LLMEngine:
     return engine
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("first", range(0, NUM_HISTORIES, 250))
 def test_the_books_balance_after_every_step(nano_model: LoadedModel, first: int) -> None:
-    for seed in range(first, first + 250):
+    for seed in range(first, first + examples(250)):
         assert_all_free(live_one_history(nano_model, seed))

@@ -1,4 +1,4 @@
-"""Two threads at one engine, and an engine after a fork: an error of ours, and never a hang."""
+"""Two threads that use one engine, and an engine after a fork: our error, and never a hang."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.model_pairs import Pair
 PROMPT = [5, 6, 7, 8]
 Result = TypeVar("Result")
 LONG = 60.0
-"""Seconds; a test that waits so long has failed."""
+"""Seconds. A test that waits this long has failed."""
 
 
 @pytest.fixture
@@ -36,13 +36,13 @@ def llm() -> LLM:
 
 @contextmanager
 def another_thread(work: Callable[[], Result]) -> Iterator[Future[Result]]:
-    """Runs `work` beside the block, and waits for it in the end."""
+    """Runs `work` in another thread during the block, and waits for it at the end."""
     with ThreadPoolExecutor(1, "the other") as threads:
         yield threads.submit(work)
 
 
 class Gate:
-    """Stops the thread that comes first, until it is opened."""
+    """Stops the first thread that arrives, until the gate is opened."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -55,7 +55,7 @@ class Gate:
 
 @contextmanager
 def generating(llm: LLM, gate: Gate) -> Iterator[Future[list[RequestOutput]]]:
-    """Another thread generates, and stands at the gate during the block."""
+    """During the block, another thread generates and waits at the gate."""
     with another_thread(lambda: llm.generate(PROMPT, greedy(5), use_tqdm=False)) as work:
         try:
             assert gate.reached.wait(LONG)
@@ -80,7 +80,7 @@ CALLS: dict[str, Callable[[LLM], object]] = {
 
 @pytest.fixture(params=["within a step", "between two steps"])
 def gate(request: pytest.FixtureRequest, llm: LLM, monkeypatch: pytest.MonkeyPatch) -> Gate:
-    """Where a thread that generates stops."""
+    """The place where the generating thread stops."""
     gate = Gate()
     if request.param == "within a step":
         real = llm.engine.model.decoder.forward
@@ -121,7 +121,7 @@ def test_other_threads_are_refused_and_change_nothing(llm: LLM, gate: Gate, tiny
 
 
 def test_the_thread_itself_may_call_from_within(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two steps, as from an observer."""
+    """Between two steps, as an observer would call it."""
 
     def stats() -> EngineStats:
         found = LLMEngine.stats(llm.engine)
@@ -149,7 +149,7 @@ def test_threads_may_take_turns(tiny: Pair) -> None:
 
 
 def test_many_calls_at_once(tiny: Pair) -> None:
-    """Each is served, and rightly, or refused."""
+    """Each request is either served correctly or refused."""
     llm = LLM("tiny", device="cpu", num_blocks=80)
     [expected] = llm.generate(PROMPT, greedy(4))
     begin = threading.Barrier(4)
@@ -248,6 +248,7 @@ print(json.dumps(ends))
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_after_a_fork() -> None:
     done = subprocess.run(

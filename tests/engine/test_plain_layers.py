@@ -1,4 +1,4 @@
-"""What is read in `model/` is what runs: where plain layers are asked for, and where they were edited."""
+"""The code in `model/` is what runs, if plain layers are asked for or if the code was edited."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_compiled_layers_with_the_readable_attention(tiny: Pair) -> None:
         assert tokens(engine) == tokens(at_stage(tiny, 8))
 
 
-# Edits, as a reader makes them.
+# Edits such as a reader makes.
 
 
 def relu(self: Mlp, hidden: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ def half_of_the_layers(self: Decoder, token_ids: Tensor, positions: Tensor, atte
 def test_an_edit_takes_effect_at_every_stage(
     tiny: Pair, where: type, name: str, edit: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the layers would be compiled: edited ones are not, or do not matter for what was edited."""
+    """The same where layers would be compiled: edited ones are not, or they use the edited code."""
     before = tokens(at_stage(tiny, 8))
     monkeypatch.setattr(where, name, edit)
     plain = at_stage(tiny, 3)
@@ -126,7 +126,7 @@ def test_the_plain_code_is_called(
         run(engine, PROMPTS, greedy(2))
 
 
-# Who has which weights.
+# Which decoder has which weights.
 
 
 def test_an_engine_that_loads_its_model_has_its_matrices_once() -> None:

@@ -23,7 +23,7 @@ OUTPUT = {"max_new_tokens": 7}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that can also chat, and that says how it is to be sampled."""
+    """A model that can also chat, and whose files say how to sample from it."""
     folder = make_model(tmp_path_factory.mktemp("models") / "m", num_layers=1, max_position_embeddings=64)
     add_byte_tokenizer(folder, chat_template="{{ messages[0]['content'] }}")
     (folder / "generation_config.json").write_text(json.dumps({"do_sample": True, **VALUES, **OUTPUT}))
@@ -45,7 +45,7 @@ def llm(folder: Path, source: GenerationConfigSource = "auto") -> LLM:
     ],
 )
 def test_the_values_are_those_that_vllm_takes(tmp_path: Path, values: dict[str, object]) -> None:
-    """vLLM takes what differs from an empty configuration of transformers, of these fields."""
+    """For these fields, vLLM uses values that differ from transformers' empty configuration."""
     (tmp_path / "generation_config.json").write_text(json.dumps(values))
     differing = GenerationConfig.from_pretrained(tmp_path).to_diff_dict()
     taken = {name: differing[name] for name in (*VALUES, *OUTPUT) if differing.get(name) is not None}
@@ -68,7 +68,7 @@ def test_generate_and_chat_without_parameters(folder: Path) -> None:
 
 
 def test_what_is_given_counts_alone(folder: Path) -> None:
-    """Parameters are not mixed with the model's: what they leave out is neutral."""
+    """Given parameters are not mixed with the model's: fields that are not given are neutral."""
     engine = llm(folder).engine
     engine.add_request("given", PROMPT, SamplingParams(seed=1))
     engine.add_request("none", PROMPT)

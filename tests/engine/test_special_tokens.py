@@ -1,4 +1,4 @@
-"""Special tokens in the text, and as stop strings: `stop=["<|im_end|>"]` must not be accepted in vain.
+"""Special tokens in the text and as stop strings. `stop=["<|im_end|>"]` must work or be refused.
 
 In the model here, the full stop is a special token.
 """
@@ -92,7 +92,7 @@ def test_text_held_back_for_another_stop_string_comes_before_it(
 
 
 def test_a_special_token_within_a_stop_string(engine: LLMEngine, tokenizer: Tokenizer) -> None:
-    """It is refused where it could never be found, and found where the text has it."""
+    """It is refused if the text can never contain it, and found if the text does."""
     whole = sample(engine, greedy(LENGTH, skip_special_tokens=False)).text
     at = whole.index(".")
     stop = whole[at : at + 3]
@@ -106,7 +106,7 @@ def test_a_special_token_within_a_stop_string(engine: LLMEngine, tokenizer: Toke
 
 
 def test_the_end_of_a_text_shows_where_it_is_asked_for(tiny: Pair, tokenizer: Tokenizer) -> None:
-    """As a stop token: it is in the text if it is to be included, and special tokens are to be shown."""
+    """As a stop token, it is in the text only if stop tokens are included and special tokens are shown."""
     (stop,) = tokenizer.encode(".")
     config = dataclasses.replace(tiny.model.config, eos_token_ids=(stop,))
     ending = make_engine(dataclasses.replace(tiny.model, tokenizer=tokenizer, config=config), num_blocks=80)

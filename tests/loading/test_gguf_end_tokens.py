@@ -55,7 +55,7 @@ def test_without_a_vocabulary_the_keys_are_all_there_is(tmp_path: Path) -> None:
 
 
 def test_the_engine_stops_at_the_end_of_a_turn(tmp_path: Path) -> None:
-    """The file's `eos` ends a document; what the model says is the end of a turn."""
+    """The file's `eos` ends a document, but the model ends a turn with another token."""
     tokens = [*BYTES, "ab", *LLAMA_3]
     end_of_turn = tokens.index("<|eot_id|>")
     hf = make_hf_model(make_config(vocab_size=len(tokens), num_layers=1, tied=False))

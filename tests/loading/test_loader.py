@@ -86,7 +86,7 @@ FIELDS = ({}, {"eos_token_id": None}, {"eos_token_id": 5}, {"eos_token_id": [7, 
 def test_a_folder_ends_where_transformers_ends(
     tmp_path: Path, family: Family, in_generation: dict[str, object] | None
 ) -> None:
-    """Whatever the two files say of it, or leave out."""
+    """For all combinations of what the two files say or leave out."""
     folder = make_model(tmp_path / "m", family, num_layers=1)
     (folder / "generation_config.json").unlink()
     if in_generation is not None:

@@ -173,7 +173,7 @@ def test_a_hub_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing_else(*_: object, **__: object) -> str:
         raise AssertionError("a request without a limit")
 
-    monkeypatch.undo()  # of what keeps all other tests from asking
+    monkeypatch.undo()  # remove the patch that keeps all other tests from asking
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: SimpleNamespace(head=asked))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", nothing_else)

@@ -85,7 +85,7 @@ def test_the_shape_of_a_gguf_file_is_the_engines(tmp_path: Path, num_kv_heads: i
 
 
 def compare_with_engine(path: Path) -> None:
-    """A block takes in the engine what the shape says."""
+    """A block in the engine takes as many bytes as the shape says."""
     shape = shape_of(str(path))
     options = EngineOptions(num_blocks=64, device="cpu", dtype="float32", load_format="dummy")
     engine = LLM(str(path), **options).engine
@@ -108,7 +108,7 @@ LEFT_OUT = {
 
 @given(st.sampled_from(FAMILIES), st.fixed_dictionaries({}, optional=LEFT_OUT))
 def test_what_the_engine_reads_is_what_has_a_shape(model_type: str, fields: dict[str, object]) -> None:
-    """With the same sizes; and a shape does not ask for what only the decoder lacks."""
+    """With the same sizes. Computing a shape does not refuse models that only the decoder cannot run."""
     sizes = {"hidden_size": 520, "intermediate_size": 32, "num_hidden_layers": 2, "vocab_size": 50}
     values = {"model_type": model_type, "num_attention_heads": 32, **sizes, **fields}
     for_decoder = {"rope_scaling": None, "quantization_config": {}}
@@ -185,7 +185,7 @@ def test_the_embedded_model_needs_no_files() -> None:
     ids=lambda config: config.model_type,
 )
 def test_models_that_the_engine_does_not_have(config: PreTrainedConfig) -> None:
-    """A file means what transformers takes it for."""
+    """A file is read as transformers reads it."""
     text = config.get_text_config()
     shape = shape_from_config(as_file(config), "it")
     num_heads = text.num_attention_heads

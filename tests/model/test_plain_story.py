@@ -1,4 +1,4 @@
-"""The decoder can be read in one sitting, and nothing in it is there for the sake of compiled code."""
+"""The decoder is short enough to read at once, and has no code for the compiled path."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ PACKAGE = Path(minipaged.__file__).parent
 STORY = ("decoder.py", "layer.py", "rope.py", "config.py")
 MOST_LINES = 700
 CHOOSERS = {"attention/backend.py", "engine/assembly.py", "runner/decode_steps.py"}
-"""What chooses between the plain engine and the compiled one."""
+"""Modules that choose between plain and compiled code."""
 
 LIMITS_THREADS = {"engine/llm_engine.py", "engine/threads.py", "cli/health.py"}
-"""What limits the number of threads; see `compiler/thread_limit.py`."""
+"""Modules that limit the number of threads; see `compiler/thread_limit.py`."""
 
 MEASURES = {"bench/throughput/machine_rates.py"}
-"""What measures how fast the compiled products are."""
+"""Modules that measure the compiled products."""
 
 
 def imported(path: Path) -> set[str]:

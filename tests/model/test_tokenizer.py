@@ -1,4 +1,4 @@
-"""The tokenizer: what it gives, and what it refuses."""
+"""The tokenizer: its results, and the input that it refuses."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_longest_token() -> None:
     normalizing = Backend(BPE(vocab=vocab, merges=[]))
     normalizing.normalizer = normalizers.NFC()
     assert longest(normalizing) == 16
-    # One unknown token may stand for any number of characters.
+    # One unknown token may represent any number of characters.
     fusing = Backend(BPE(vocab=vocab | {"<unk>": 3}, merges=[], unk_token="<unk>", fuse_unk=True))
     assert longest(fusing) == sys.maxsize
     # This one swallows the spaces before it, however many.

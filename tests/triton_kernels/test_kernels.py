@@ -15,6 +15,7 @@ from minipaged.triton_kernels.decode_split import paged_decode_split
 from minipaged.triton_kernels.prefill import paged_prefill
 from minipaged.triton_kernels.tiles import prefill_tiles
 from tests.attention.ragged import Heads, Span, Step, make_step
+from tests.long_tests import examples
 from tests.triton_kernels.steps import (
     DEVICE,
     assert_right,
@@ -42,7 +43,7 @@ def check(step: Step, num_multiprocessors: int = 1) -> None:
     assert torch.equal(step.query, query)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(step=triton_steps(), num_multiprocessors=st.sampled_from([1, 8]))
 def test_any_step(step: Step, num_multiprocessors: int) -> None:
     check(step, num_multiprocessors)
@@ -55,6 +56,7 @@ def test_head_dims_and_dtypes(head_dim: int, dtype: torch.dtype) -> None:
     check(make_step([Span(1, 37), Span(5, 20)], Heads(1, 3, head_dim), 16, dtype=dtype))
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("group", [1, 3, 4, 7, 8, 17])
 def test_groups(group: int) -> None:
     """Query heads that share a KV head are rows of one tile, with one query and with several."""
@@ -105,6 +107,7 @@ def test_a_sequence_of_length_0_gives_zeros() -> None:
     assert output[1].abs().min() > 0
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize(
     ("num_splits", "lengths"),
     [

@@ -33,7 +33,7 @@ def test_each_event_of_a_run_is_told_once(tiny: LoadedModel) -> None:
     assert told["preempted"] == engine.stats().num_preemptions > 0
     assert told["resumed"] == told["preempted"]
     assert lines[0] == "step 1: A admitted: 2 blocks, 1 of them shared"
-    assert any("gives up" in line for line in lines)
+    assert any("loses" in line for line in lines)
 
 
 def test_a_step_without_events_has_no_lines(tiny: LoadedModel) -> None:

@@ -90,7 +90,7 @@ def test_padding_is_told() -> None:
     padded = replace(WORKLOAD.entries[1].runs[0], num_computed_tokens=7000)
     hf = replace(WORKLOAD.entries[1], runs=(padded,))
     text = shown(replace(RESULT, workloads=(replace(WORKLOAD, entries=(hf,)),)))
-    assert "hf: computed 7,000 tokens, of which 3,000 were needed" in " ".join(text.split())
+    assert "hf: computed 7,000 tokens, and 3,000 were needed" in " ".join(text.split())
 
 
 def test_without_ours_there_are_no_ratios() -> None:

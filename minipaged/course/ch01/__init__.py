@@ -1,4 +1,4 @@
-"""Chapter 1: how large the KV cache is, and why that bounds the batch."""
+"""Chapter 1: how large the KV cache is, and why it limits the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 1 as the engine has it: the exercises' names, made of the engine's own code."""
+"""The exercises of chapter 1, made from the engine's own code."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def contiguous_snapshot(tokens_now: Sequence[int], num_slots: int, max_model_len
 
 
 def paged_snapshot(tokens_now: Sequence[int], num_slots: int, block_size: int) -> Snapshot:
-    pool = BlockPool(1 + num_slots // block_size)  # and the null block
+    pool = BlockPool(1 + num_slots // block_size)  # plus the null block
     inside: list[int] = []
     try:
         for tokens in tokens_now:
@@ -58,5 +58,5 @@ def paged_snapshot(tokens_now: Sequence[int], num_slots: int, block_size: int) -
                 pool.allocate()
             inside.append(tokens)
     except OutOfBlocksError:
-        pass  # the last one did not fit
+        pass  # the last request did not fit
     return Snapshot(len(inside), sum(inside), num_slots)

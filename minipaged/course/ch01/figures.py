@@ -10,11 +10,11 @@ from minipaged.course.figures import COLOURS, figure, label_bars, show
 
 
 def draw_roofline(step_seconds: Callable[[int], tuple[float, float]], limits: Mapping[int, str]) -> None:
-    """A decode step's two parts over the requests in the batch.
+    """Draw the two parts of a decode step over the number of requests in the batch.
 
     Args:
-        step_seconds: of a batch of so many requests: moving bytes, and arithmetic.
-        limits: batches to mark, with their names.
+        step_seconds: maps a number of requests to the seconds for moving bytes and for arithmetic.
+        limits: batch sizes to mark, with their names.
     """
     batches = range(1, 201)
     made, ax = figure(
@@ -41,11 +41,11 @@ def draw_roofline(step_seconds: Callable[[int], tuple[float, float]], limits: Ma
 
 
 def draw_shares(title: str, shares: Mapping[str, float]) -> None:
-    """A device's memory as one bar.
+    """Draw a device's memory as one bar.
 
     Args:
-        title: what is to be seen.
-        shares: of the memory, 0 to 1, by name; they sum to 1.
+        title: what the figure shows.
+        shares: name -> share of the memory, 0 to 1. The shares sum to 1.
     """
     made, ax = figure(title, "share of the device's memory, %", "", height=1.5)
     left = 0.0
@@ -60,7 +60,7 @@ def draw_shares(title: str, shares: Mapping[str, float]) -> None:
 
 
 def draw_token_costs(names: Sequence[str], kib: Sequence[float], as_mha: Sequence[float]) -> None:
-    """KiB that a token takes in some models, and what it would take with a KV head for each query head."""
+    """Draw the KiB per token of some models, and what it would be with a KV head for each query head."""
     made, ax = figure(
         "What a token costs follows from the KV heads, not from the model's size",
         "",
@@ -78,7 +78,7 @@ def draw_token_costs(names: Sequence[str], kib: Sequence[float], as_mha: Sequenc
 
 
 def draw_lengths(queue: Sequence[int], reserved: int) -> None:
-    """How many requests of a queue have how many tokens, and what is reserved for each."""
+    """Draw a histogram of the tokens of a queue's requests, with what is reserved for each."""
     made, ax = figure("Most requests are far below what is reserved for them", "tokens so far", "requests")
     ax.hist(queue, bins=60, color=COLOURS[1])
     ax.axvline(reserved, color="black", linestyle=":")
@@ -92,7 +92,7 @@ def draw_lengths(queue: Sequence[int], reserved: int) -> None:
 
 
 def draw_snapshots(contiguous: Sequence[Snapshot], paged: Sequence[Snapshot]) -> None:
-    """Every snapshot of both layouts as a point: the share of slots that hold a token, and the requests."""
+    """Draw each snapshot as a point: the share of slots that hold a token, and the number of requests."""
     made, ax = figure(
         f"Every seed says the same: {paged[0].num_slots:,} slots, two layouts",
         "share of slots with a token, %",

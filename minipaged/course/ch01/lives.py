@@ -1,4 +1,4 @@
-"""A queue of requests for exercise 1.5, each seen at a random moment of its life."""
+"""A queue of requests for exercise 1.5, each at a random moment between its prompt and its end."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long requests get: log-normal prompts and outputs.
+    """The distribution of requests' lengths: log-normal prompts and outputs.
 
-    The article gives the mean of the total, about 480 tokens, and not how it divides. Its snapshot
-    holds 366 tokens per request, a prompt and half an output on average, which leaves prompts of
-    about 250 and outputs of about 230.
+    The article gives the mean of the total, about 480 tokens, but not its two parts. Its snapshot holds 366
+    tokens per request: on average a prompt and half an output. So prompts have about 250 tokens, and outputs
+    about 230.
 
     Attributes:
-        mean_prompt, mean_output: tokens.
-        sigma: of the logarithm of both.
+        mean_prompt, mean_output: in tokens.
+        sigma: standard deviation of the logarithm of both.
         max_model_len: a longer request is cut.
     """
 

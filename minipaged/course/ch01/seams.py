@@ -1,4 +1,4 @@
-"""Where chapter 1 enters the engine: its memory plan asks how much a token takes, and what fits."""
+"""Chapter 1 in the engine: its memory plan asks how much a token takes, and how many blocks fit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _bytes_per_token(code: ModuleType) -> Callable[[KVShape], int]:
 
 def _num_blocks_that_fit(code: ModuleType) -> Callable[[int, KVShape, int], int]:
     def num_blocks_that_fit(memory_bytes: int, shape: KVShape, block_size: int) -> int:
-        # The engine has already taken weights and activations off.
+        # The engine has already subtracted weights and activations.
         return code.num_blocks_that_fit(memory_bytes, 1.0, 0, 0, bytes_per_block(shape, block_size))
 
     return num_blocks_that_fit

@@ -1,4 +1,4 @@
-"""Snapshot: what exercise 1.5 gives, whoever wrote it."""
+"""Snapshot: the result of exercise 1.5."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Snapshot:
 
     Attributes:
         num_requests: requests in it.
-        num_tokens: their tokens so far: slots that hold something.
+        num_tokens: their tokens so far, one in each slot that is in use.
         num_slots: all slots of the cache.
     """
 

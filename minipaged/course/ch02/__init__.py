@@ -1,4 +1,4 @@
-"""Chapter 2: a KV cache of contiguous regions, and what it wastes."""
+"""Chapter 2: a KV cache of contiguous regions, and the memory that it wastes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What chapter 2's attention should give, and what it gives with one mistake: so that a message names it."""
+"""The results of attention with one typical mistake, so that a message can name the mistake."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Cause:
     """Why a result is wrong.
 
     Attributes:
-        rule: what the result looks like, and what is right.
-        of_the_mask: whether it is about which query sees which key.
+        rule: what the result looks like, and what would be right.
+        of_the_mask: whether the mistake is in the mask: which query attends to which key.
     """
 
     rule: str
@@ -23,11 +23,11 @@ class Cause:
 
 
 def likely_cause(got: Tensor, query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Cause | None:
-    """The mistake that gives exactly this result; `None` if it is none of the usual ones, or may be several.
+    """The typical mistake that gives exactly this result; `None` if there is none, or more than one.
 
     Args:
         got: `[Q, num_heads, head_dim]`; wrong.
-        query, keys, values, scale: as of `attend_region`.
+        query, keys, values, scale: as in `attend_region`.
     """
     found = {
         cause
@@ -63,13 +63,13 @@ def _with_one_mistake(
         over = f"the softmax goes over the {name} here: the weights of a query sum to 1 over the keys"
         yield Cause(over), result(scores, softmax=lambda masked, dim=dim: masked.softmax(dim))
     for rule, other in (
-        ("this is the result without a mask: a query sees no key behind its own position", seen | True),
+        ("this is the result without a mask: a query must not see a key after its own position", seen | True),
         (
             "this is the result of queries that begin at position 0: the first one has position L − Q",
             position <= torch.arange(num_queries)[:, None],
         ),
-        ("a query sees the key of its own position too", position < own),
-        ("a query does not see the key behind its own position", position <= own + 1),
+        ("a query also sees the key of its own position", position < own),
+        ("a query must not see the key after its own position", position <= own + 1),
     ):
         yield Cause(rule, of_the_mask=True), result(scores, other)
     zero = "a masked score is −inf: with 0, the key keeps a weight"
@@ -86,5 +86,5 @@ def _with_one_mistake(
 
 
 def _read(kept: Tensor, group: int, *, in_turns: bool = False) -> Tensor:
-    """Keys or values as the query heads read them, `[L, num_heads, head_dim]`; or as they should not."""
+    """Keys or values for each query head, `[L, num_heads, head_dim]`; in the wrong order with `in_turns`."""
     return kept.repeat(1, group, 1) if in_turns else kept.repeat_interleave(group, dim=1)

@@ -9,12 +9,12 @@ from minipaged.baseline.region_allocator import Region
 
 
 def draw_regions(taken: Mapping[str, Region], free: Iterable[object], num_slots: int) -> str:
-    """A small cache as a row of slots, and its free list in words.
+    """Draw a small cache as a row of slots, with its free list in words.
 
     Args:
-        taken: a letter for each region that somebody holds.
-        free: the free list as it is, right or wrong.
-        num_slots: all slots.
+        taken: maps a letter to each region in use.
+        free: the free list, whether right or wrong.
+        num_slots: number of slots in the cache.
 
     >>> print(draw_regions({"A": Region(0, 4), "B": Region(6, 2)}, [Region(4, 2), Region(8, 4)], 12))
     slot   0         1
@@ -42,9 +42,9 @@ def draw_regions(taken: Mapping[str, Region], free: Iterable[object], num_slots:
 
 
 def draw_orders(free: Sequence[Iterable[int]], num_slots: int) -> str:
-    """The free blocks of a buddy allocator, one line for each size, and what is held.
+    """Draw the free blocks of a buddy allocator, one line for each size, and the slots that are held.
 
-    Each block has its own ends, so that two buddies which were not merged are seen to be two.
+    Each block is drawn with its ends, so that two buddies that were not merged can be told apart.
 
     >>> print(draw_orders([set(), {2, 4, 6}, set(), set()], 8))
     slot   0

@@ -1,4 +1,4 @@
-"""How messages draw the arguments of chapter 2's allocators."""
+"""The drawings of allocators' arguments in chapter 2's messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minipaged.course.ch02.drawing import draw_orders, draw_regions
 
 
 def draw_call(name: str, arguments: Mapping[str, object]) -> str:
-    """The free list before the call; empty for functions that have none."""
+    """Draw the free list before the call; empty for functions without a free list."""
     free = arguments.get("free")
     if not isinstance(free, list):
         return ""

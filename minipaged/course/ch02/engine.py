@@ -1,4 +1,4 @@
-"""Chapter 2 as the engine has it: the exercises' names, made of the engine's own code."""
+"""The exercises of chapter 2, made from the engine's own code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def static_batch(members: Sequence[RequestLengths]) -> StaticBatch:
 
 
 def serve_static(queue: Sequence[RequestLengths], batch_size: int) -> list[StaticBatch]:
-    """The real scheduler, without a model: whoever is scheduled gets a token."""
+    """Run the real scheduler without a model: each scheduled request gets a token."""
     manager = UncachedManager(block_size=1)
     scheduler = Scheduler(
         manager, max_num_seqs=batch_size, max_num_batched_tokens=_NO_LIMIT, batching="static"
@@ -46,7 +46,7 @@ def serve_static(queue: Sequence[RequestLengths], batch_size: int) -> list[Stati
         params = SamplingParams(max_tokens=each.num_output_tokens)
         prompt = [0] * each.num_prompt_tokens
         scheduler.add(Request(str(number), prompt, params, each.num_output_tokens, 0, number))
-    batches: list[list[SchedulerOutput]] = []  # the steps of each
+    batches: list[list[SchedulerOutput]] = []  # the steps of each batch
     while scheduler.queues.running or scheduler.queues.waiting:
         output = scheduler.schedule()
         if output.admitted:
@@ -67,6 +67,6 @@ def _counts(steps: Sequence[SchedulerOutput]) -> StaticBatch:
         num_requests=len(prompts),
         num_steps=len(steps),
         num_computed=sum(step.num_tokens for step in steps),
-        num_padding=sum(max(prompts) - each for each in prompts),  # this engine computes none
+        num_padding=sum(max(prompts) - each for each in prompts),  # the engine itself computes no padding
         num_idle=sum(len(prompts) - len(step.scheduled) for step in steps),
     )

@@ -11,7 +11,7 @@ from minipaged.sim.lengths import RequestLengths
 
 
 def draw_gaps(tick: Tick, num_slots: int) -> None:
-    """All slots of a cache at one moment: regions, gaps, and the next request, which fits into no gap."""
+    """Draw all slots of a cache at one moment, and the next request, which fits into no gap."""
     made, ax = figure(
         f"{tick.num_free:,} slots are free, {tick.wanted:,} are wanted, and there is no room",
         "slot",
@@ -39,7 +39,7 @@ def draw_gaps(tick: Tick, num_slots: int) -> None:
 
 
 def draw_free_slots(ticks: Sequence[Tick], warm_up: int) -> None:
-    """Free slots, and the largest free region, over time; the first ticks fill the cache."""
+    """Draw the free slots and the largest free region over time. The first ticks fill the cache."""
     made, ax = figure(
         "What is free, and what one request could get of it",
         "tick: one token for each running request",
@@ -61,7 +61,7 @@ def draw_free_slots(ticks: Sequence[Tick], warm_up: int) -> None:
 
 
 def draw_batch(members: Sequence[RequestLengths]) -> None:
-    """A static batch as the rectangle that is computed: a row for each member."""
+    """Draw a static batch as the rectangle that is computed, with a row for each member."""
     longest_prompt = max(each.num_prompt_tokens for each in members)
     longest_output = max(each.num_output_tokens for each in members)
     made, ax = figure(
@@ -97,11 +97,12 @@ def draw_batch(members: Sequence[RequestLengths]) -> None:
 
 
 def draw_fig2(measured: Mapping[str, UnderLoad], paper: Mapping[str, Sequence[float]]) -> None:
-    """The paper's Fig. 2, as bars: beside each measured one the paper's.
+    """Draw the paper's Fig. 2 as bars, with the paper's bar beside each measured one.
 
     Args:
-        measured: of Max, Pow2, Oracle and paged, in this order.
-        paper: the same in %; of paged only the first number, and the rest.
+        measured: the results for Max, Pow2, Oracle and paged, in this order.
+        paper: the paper's numbers in %, in the same order. For paged there are only the first number and the
+            rest.
     """
     from matplotlib.patches import Patch
 

@@ -1,4 +1,4 @@
-"""Where chapter 2 enters the engine: with `kv_layout="contiguous"`, function by function."""
+"""Chapter 2 in the engine: it runs with `kv_layout="contiguous"`, and each function is a part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StaticBatch: what exercise 2.4 gives, whoever wrote it."""
+"""StaticBatch: the result of exercise 2.4."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StaticBatch:
-    """The work of one static batch, counted in rows: one row is one token of one member in one step.
+    """The work of one static batch, counted in rows. A row is one token of one member in one step.
 
-    Every row that the batch computes is needed, padding or idle.
+    Every row of the batch is either needed, padding or idle.
 
     Attributes:
-        num_requests: members.
-        num_steps: forward passes; the first one computes the prompts.
-        num_computed: rows that somebody needs: padding and idle rows are left out.
-        num_padding: rows that fill the shorter prompts up to the longest.
-        num_idle: rows of members that have ended, while the longest goes on.
+        num_requests: members of the batch.
+        num_steps: forward passes. The first one computes the prompts.
+        num_computed: rows that a request needs, without padding and idle rows.
+        num_padding: rows that fill up the shorter prompts to the longest one.
+        num_idle: rows of members that have finished, while the longest one goes on.
     """
 
     num_requests: int
@@ -32,5 +32,5 @@ class StaticBatch:
 
     @property
     def useful(self) -> float:
-        """The share of rows that somebody needs, 0 to 1."""
+        """The share of rows that a request needs, 0 to 1."""
         return self.num_computed / self.num_rows

@@ -1,4 +1,4 @@
-"""Tick: a contiguous cache at one moment of chapter 2's simulation."""
+"""Tick: the state of a contiguous cache at one moment of chapter 2's simulation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minipaged.baseline.region_allocator import Region
 
 @dataclass(frozen=True)
 class Tick:
-    """What is held and what is free, after a tick in which each running request got a token.
+    """The held and the free regions after a tick, in which each running request got a token.
 
     Attributes:
         wanted: slots that the next request in the queue needs.
@@ -23,10 +23,10 @@ class Tick:
 
     @property
     def num_free(self) -> int:
-        """Free slots, wherever they lie."""
+        """The number of free slots, wherever they are."""
         return sum(region.num_slots for region in self.free)
 
     @property
     def largest(self) -> int:
-        """Slots of the largest free region."""
+        """The number of slots in the largest free region."""
         return max((region.num_slots for region in self.free), default=0)

@@ -1,9 +1,8 @@
-"""Fig. 2 of the paper in the running engine: a queue that never ends, and where the slots are meanwhile.
+"""Fig. 2 of the paper in the running engine: what its slots hold while the queue is never empty.
 
-The memory does not depend on what the model says, so a model of one small layer with random weights
-serves, and the engine around it is the real one. Everything is a quarter of the paper's size: a
-context of 512 tokens and not 2,048, 3,932 slots and not 15,728, blocks of 4 and not 16. Shares stay
-what they are.
+The memory does not depend on what the model generates. So the model has one small layer with random weights,
+and the engine around it is the real one. Everything is a quarter of the paper's size: a context of 512 tokens
+instead of 2,048, 3,932 slots instead of 15,728, and blocks of 4 instead of 16. The shares do not change.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SCALE = 4
 MAX_MODEL_LEN = 2048 // SCALE
 BLOCK_SIZE = 16 // SCALE
 NUM_BLOCKS = 983
-"""15,728 slots of the paper are 983 blocks of 16."""
+"""The paper's 15,728 slots are 983 blocks of 16."""
 
 _NUM_REQUESTS = 400
 _VOCAB_SIZE = 32
@@ -37,12 +36,12 @@ _VOCAB_SIZE = 32
 
 @dataclass(frozen=True)
 class UnderLoad:
-    """What was seen after many steps of one engine, on average.
+    """The averages over many steps of one engine.
 
     Attributes:
-        shares: share of all slots, 0 to 1, for each field of `MemoryBreakdown`; `free` is part of
-            `external_fragmentation`, as in the paper's Fig. 2.
-        num_running: requests in the batch.
+        shares: share of all slots, 0 to 1, for each field of `MemoryBreakdown`. As in the paper's Fig. 2,
+            `free` is counted in `external_fragmentation`.
+        num_running: mean number of requests in the batch.
     """
 
     shares: dict[str, float]
@@ -53,9 +52,9 @@ def under_load(num_steps: int, *, workload_seed: int = 0, **options: Unpack[Engi
     """Serve requests with lengths like ShareGPT's from a queue that is never empty.
 
     Args:
-        num_steps: steps of the engine. The first quarter fills it, and does not count.
-        workload_seed: of the lengths.
-        options: of the engine: its layout, what it reserves, who divides the slots.
+        num_steps: steps of the engine. The first quarter fills the cache, and does not count.
+        workload_seed: the seed of the lengths.
+        options: options of the engine: its layout, how much it reserves, and its allocator.
     """
     wanted = EngineOptions(
         dtype="float32",
@@ -78,7 +77,7 @@ def under_load(num_steps: int, *, workload_seed: int = 0, **options: Unpack[Engi
         ended = any(processor.request.is_finished for processor in engine.advance())
         if not engine.stats().num_waiting:
             raise RuntimeError(f"the queue was empty after {step} steps: this is no load")
-        # Where a request has just ended, its slots wait for the next step to be given out again.
+        # The slots of a request that has just ended are free until the next step allocates them again.
         if step >= num_steps // 4 and not ended:
             seen.append(engine.memory_breakdown())
             running.append(engine.stats().num_running)

@@ -1,4 +1,4 @@
-"""Chapter 3: block tables: fixed-size blocks, found through one table for each sequence."""
+"""Chapter 3: fixed-size blocks, found through a block table for each sequence."""
 
 from __future__ import annotations
 

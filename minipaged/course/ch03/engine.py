@@ -1,4 +1,4 @@
-"""Chapter 3 as the engine has it: the exercises' names, made of the engine's own code."""
+"""The exercises of chapter 3, made from the engine's own code."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def slot_of(block_table: Sequence[int], position: int, block_size: int) -> int:
 
 
 MOST_BLOCKS = 64
-"""The exercise's tables name blocks that its free list never had: the pool has them, as blocks in use."""
+"""The exercise's tables may name blocks that were never in its free list. In the pool, these are blocks in
+use."""
 
 
 class FreeList:
-    """The pool of the engine; a block that nobody refers to is free, and the one freed last is next."""
+    """The engine's pool as a free list. A block with `ref_cnt` 0 is free; the block freed last is next."""
 
     def __init__(self, block_ids: Iterable[int]) -> None:
         wanted = list(block_ids)

@@ -1,4 +1,4 @@
-"""The figures of chapter 3 that show numbers. Those that show blocks are in `pictures.py`."""
+"""The figures of chapter 3 that show numbers. The figures that show blocks are in `pictures.py`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _KINDS = {
     "external_fragmentation": ("gaps", COLOURS[6], "\\\\"),
     "free": ("free", "white", ".."),
 }
-"""Fields of a stage's mean memory: the word for it, its colour and its hatch."""
+"""Fields of a stage's mean memory: label, colour and hatch."""
 
 
 def draw_growth(tokens: Sequence[int], held: Sequence[int], reserved: int) -> None:
-    """What one request holds step by step.
+    """Draw what one request holds, step by step.
 
     Args:
-        tokens: of the request, after each step.
-        held: slots of its blocks, after each step.
+        tokens: the request's tokens after each step.
+        held: the slots of its blocks after each step.
         reserved: slots that a contiguous cache would hold for it.
     """
     made, ax = figure("Held: never a block more than the tokens need", "steps", "slots of one request")
@@ -45,12 +45,12 @@ def draw_growth(tokens: Sequence[int], held: Sequence[int], reserved: int) -> No
 def draw_block_sizes(
     sizes: Sequence[int], gathers: Sequence[float], waste: Mapping[str, Sequence[float]]
 ) -> None:
-    """What small and what large blocks cost.
+    """Draw the costs of small and of large blocks.
 
     Args:
         sizes: tokens per block, powers of two.
-        gathers: time of a gather from blocks of each size, over that of one contiguous copy.
-        waste: by data set, empty slots in % of those held, for each size.
+        gathers: time of a gather from blocks of each size, divided by the time of one contiguous copy.
+        waste: for each data set and size, the empty slots in % of the slots held.
     """
     made, ax = figure("Small blocks: slow gathers. Large blocks: empty slots", "tokens per block", "")
     ax.plot(sizes, gathers, "o-", color=COLOURS[4])
@@ -75,7 +75,7 @@ def draw_block_sizes(
 
 
 def draw_memory(results: Mapping[str, StageResult]) -> None:
-    """Where the KV memory was, on average over all steps: one bar for each run."""
+    """Draw what the KV memory held on average over all steps, as a bar for each run."""
     made, ax = figure(
         "The same memory, on average over all steps", "share of the KV memory, %", "", height=2.6
     )

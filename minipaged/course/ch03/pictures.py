@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _CELL, _ROW = 1.0, 0.8  # width and height of a slot
-_MIDDLE = (_ROW - 0.15) / 2  # of a slot
+_MIDDLE = (_ROW - 0.15) / 2  # the middle of a slot
 _TABLE_X, _POOL_X = 5.6, 8.6
 _FILLS = (COLOURS[1], COLOURS[0], COLOURS[2])
 _LIGHT = "66"  # opacity
@@ -26,14 +26,14 @@ def draw_mapping(
     num_blocks: int,
     title: str = "",
 ) -> None:
-    """Logical blocks on the left, block tables in the middle, physical blocks on the right.
+    """Draw logical blocks on the left, block tables in the middle, physical blocks on the right.
 
     Args:
         words: name of a sequence -> its tokens, as text.
         tables: name of a sequence -> its block table, which covers its tokens.
-        block_size: tokens per block; drawn for 4.
+        block_size: tokens per block. The drawing is made for 4.
         num_blocks: blocks of the pool, the null block included.
-        title: what is to be seen.
+        title: what the figure shows.
     """
     import matplotlib.pyplot as plt
 
@@ -93,7 +93,7 @@ def _draw_pool(axes: Axes, block_size: int, num_blocks: int) -> None:
 
 
 def _draw_entry(axes: Axes, row: int, logical: int, physical: int, fill: str) -> None:
-    """One entry of a block table, and the line that leads to it from its logical block."""
+    """Draw one entry of a block table, and the line from its logical block to it."""
     y = -row * _ROW
     _draw_cell(axes, _TABLE_X + 0.3, y, _CELL, fill)
     axes.text(_TABLE_X + 0.18, y + _MIDDLE, f"{logical}", fontsize=9, ha="right", va="center")

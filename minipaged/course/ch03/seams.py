@@ -1,4 +1,4 @@
-"""Where chapter 3 enters the engine: slots, free blocks, writing, padding, and attention."""
+"""Chapter 3 in the engine: slots, free blocks, writing, padding, and attention."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class SimpleFreeList(Protocol):
 
 
 class FreeListAsQueue:
-    """A free list with two ends, made of one with one end: a `FreeQueue` for the engine's pool.
+    """A `FreeQueue` for the engine's pool, which has two ends, made from a free list with one end.
 
-    The engine's own has both ends, and a middle, because prefix caching needs them. Here they take time
-    in proportion to the length: everything is popped and pushed back.
+    Prefix caching needs both ends of the queue and access to its middle. Here these take time in proportion
+    to the length: all blocks are popped and pushed back.
     """
 
     def __init__(self, free_list: SimpleFreeList) -> None:
@@ -56,7 +56,7 @@ class FreeListAsQueue:
         return iter(blocks)
 
     def _pop_all(self) -> list[int]:
-        """In the order in which they would be handed out."""
+        """Pop all blocks, in the order in which they would be allocated."""
         return [self._free.pop() for _ in range(len(self._free))]
 
     def _push_all(self, blocks: list[int]) -> None:
@@ -80,7 +80,7 @@ def _free_queue(code: ModuleType) -> Callable[[int], FreeListAsQueue]:
 
 
 SEAMS = (
-    # Until there is something better, in 3.2.
+    # Exercise 3.2 replaces this part.
     Seam("3.1", "slot_mapping", _slots_one_by_one, "slot_of, once for each position, until 3.2 is written"),
     Seam("3.2", "slot_mapping", lambda code: code.slot_mapping),
     Seam("3.3", "free_queue", _free_queue),

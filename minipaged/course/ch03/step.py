@@ -1,4 +1,4 @@
-"""One step of attention for chapter 3: random sequences, scattered over a pool, and what is right."""
+"""A step of attention for chapter 3's tests: random sequences in scattered blocks, with the right answer."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Step:
 
     Attributes:
         query: `[T, num_heads, head_dim]`.
-        kv_layer: `[2, num_blocks, block_size, num_kv_heads, head_dim]`. The null block is 0; every slot
-            that no token of the step is in holds NaN.
+        kv_layer: `[2, num_blocks, block_size, num_kv_heads, head_dim]`. The null block is all 0. Every other
+            slot that holds no token of the step is NaN.
         metadata: the step's layout.
         scale: multiplies the scores.
-        keys, values: of each sequence, in order, `[seq_len, num_kv_heads, head_dim]`.
-        tables: of each sequence, without padding.
+        keys, values: `[seq_len, num_kv_heads, head_dim]` for each sequence, in order.
+        tables: each sequence's block table, without padding.
     """
 
     query: Tensor
@@ -39,7 +39,7 @@ class Step:
     tables: list[list[int]]
 
     def expected(self) -> Tensor:
-        """The right answer, `[T, num_heads, head_dim]`, without any blocks: PyTorch's own attention."""
+        """The right answer, `[T, num_heads, head_dim]`, by PyTorch's own attention, without blocks."""
         outputs = []
         starts = self.metadata.query_start_list
         for s, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
@@ -70,9 +70,9 @@ def make_step(
     num_spare_blocks: int = 3,
     seed: int = 0,
 ) -> Step:
-    """A step in which the last `query_lens[s]` of the `seq_lens[s]` tokens of sequence s are computed.
+    """Make a step that computes the last `query_lens[s]` of the `seq_lens[s]` tokens of each sequence s.
 
-    Blocks are handed out in a random order, so that no sequence lies in one piece.
+    Blocks are allocated in random order, so that no sequence is contiguous.
     """
     torch_random = torch.Generator().manual_seed(seed)
     counts = [blocks_needed(seq_len, block_size) for seq_len in seq_lens]
@@ -109,5 +109,5 @@ def make_step(
 
 
 def shape_of(tensor: object) -> tuple[int, ...]:
-    """The shape of a tensor; empty for whatever is none."""
+    """The shape of a tensor; empty for anything that is not a tensor."""
     return tuple(tensor.shape) if isinstance(tensor, Tensor) else ()

@@ -1,4 +1,4 @@
-"""Chapter 4: sharing blocks by reference count, and copying them on write."""
+"""Chapter 4: sharing blocks by reference counts, and copying them on write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A beam search with the reader's blocks, held against transformers'."""
+"""Compare a beam search in the engine, with the reader's blocks, with transformers' beam search."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PROMPT = "Once upon a time there was a little girl who"
 
 
 def expect_beams(resolved: ResolvedParts, params: BeamSearchParams) -> None:
-    """Search at stage 4 in blocks of 4, and compare the hypotheses with transformers' `num_beams`.
+    """Search at stage 4 with blocks of 4, and compare the hypotheses with transformers' `num_beams`.
 
     Args:
         resolved: the parts of the engine.
-        params: with `ignore_eos` and nothing else but a width and a length.
+        params: only a width, a length and `ignore_eos` are set.
 
     Raises:
-        Wrong: a hypothesis is not transformers', or an invariant is broken.
-        Exception: what the reader's code raises.
+        Wrong: a hypothesis differs from transformers', or an invariant is broken.
+        Exception: anything that the reader's code raises.
     """
     loaded = load_model("tiny", dtype=torch.float32, device=torch.device("cpu"))
     config = EngineConfig.at_stage(
@@ -60,7 +60,7 @@ def expect_beams(resolved: ResolvedParts, params: BeamSearchParams) -> None:
             case=f"{_case(params)}, hypothesis {rank}",
             expected=f"score {best_score:.4f}: {show(best_tokens)}, as transformers has it",
             got=f"score {score:.4f}: {show(tokens)}",
-            rule="a beam reads its own past, whoever shared it: is a block written that others hold?",
+            rule="each beam must read its own past: was a block written that another table still names?",
         )
 
 

@@ -1,4 +1,4 @@
-"""What holds in every exercise of chapter 4: the counts of the blocks are what the tables say."""
+"""The rule of every exercise in chapter 4: a block's count is the number of tables that name it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from minipaged.course.expect import expect_equal
 from minipaged.kv.block_pool import BlockPool
 
 BLOCK_SIZE = 4
-"""Tokens per block, in the checks."""
+"""Tokens per block in the tests."""
 
 COUNTS = "the count of a block is the number of tables that name it"
 
 
 def draw_pool(tables: Mapping[str, list[int]], pool: BlockPool) -> str:
-    """The tables, with the counts of their blocks and the free ones."""
+    """Draw the tables, the counts of their blocks, and the free blocks."""
     return draw_tables(tables, pool.ref_cnt, free=list(pool.free_queue))
 
 
 def expect_counts(case: str, tables: Mapping[str, list[int]], pool: BlockPool) -> None:
-    """The counts are what the tables say, and the free queue holds the others.
+    """Check that the counts match the tables, and that all other blocks are in the free queue.
 
     Raises:
-        Wrong: they are not, or it does not.
+        Wrong: a count or the free queue is wrong.
     """
     named = Counter(block for table in tables.values() for block in table)
     expect_equal(

@@ -1,4 +1,4 @@
-"""Chapter 4 as the engine has it: the exercises' names, made of the engine's own code."""
+"""The exercises of chapter 4, made from the engine's own code."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _manager_of(pool: BlockPool, block_size: int = 1) -> BlockManager:
 
 
 def _computed(table: Sequence[int], num_tokens: int | None = None, index: int = 0) -> TokenSequence:
-    """A sequence with this table, full unless it is said how many tokens of it are computed."""
+    """A sequence with this table. Its blocks are full, unless `num_tokens` is given."""
     seq = TokenSequence([0], index)
     seq.block_table = BlockTable()
     seq.block_table.extend(table)

@@ -1,4 +1,4 @@
-"""Extension: what exercise 4.6 chooses among, whoever wrote it."""
+"""Extension: a candidate in exercise 4.6."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class Extension(NamedTuple):
-    """A beam of the next step: one of this step's beams, and one token more.
+    """A candidate for a beam of the next step: one of this step's beams with one more token.
 
     Attributes:
-        parent: the number of the beam that it extends.
+        parent: the index of the beam that it extends.
         token_id: the token.
         cum_logprob: the sum of the log-probabilities of all its output tokens.
     """

@@ -1,4 +1,4 @@
-"""The figures of chapter 4 that show numbers. The one that shows blocks is in `picture.py`."""
+"""The figures of chapter 4 that show numbers. The figure that shows blocks is in `picture.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from minipaged.course.figures import COLOURS, figure, show
 
 SAMPLES = (2, 4, 6)
-"""Samples of a request, or the width of a beam search, as in the paper's Fig. 15."""
+"""Numbers of samples, or widths of a beam search, as in the paper's Fig. 15."""
 
 _DATA = (("ShareGPT", COLOURS[4]), ("Alpaca", COLOURS[5]))
 
@@ -15,11 +15,11 @@ _DATA = (("ShareGPT", COLOURS[4]), ("Alpaca", COLOURS[5]))
 def draw_samples(
     simulated: Mapping[tuple[str, int], float], paper: Mapping[str, tuple[float, float]]
 ) -> None:
-    """What samples save, simulated, beside the paper's values for 2 and for 6 samples.
+    """Draw the simulated saving of samples, with the paper's values for 2 and for 6 samples.
 
     Args:
-        simulated: by data set and number of samples, 0 to 1.
-        paper: by data set, in %.
+        simulated: saving by data set and number of samples, 0 to 1.
+        paper: the paper's two values by data set, in %.
     """
     made, ax = figure(
         "Long prompts save; short ones hardly fill a block",
@@ -45,7 +45,7 @@ def draw_samples(
 
 
 def draw_beams(beams: Mapping[tuple[str, int], float], samples: Mapping[tuple[str, int], float]) -> None:
-    """What beams save, measured, beside what samples save. Both by data set and number, 0 to 1."""
+    """Draw the measured saving of beams and of samples, both by data set and number, 0 to 1."""
     made, ax = figure(
         "Beams share what they have generated, not only the prompt",
         "samples, or beam width",

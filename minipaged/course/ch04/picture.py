@@ -10,8 +10,8 @@ from minipaged.course.figures import COLOURS, figure, show
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_WIDTH = 1.0  # of a block
-_TABLE_WIDTH = 0.45  # of an entry
+_WIDTH = 1.0  # width of a block
+_TABLE_WIDTH = 0.45  # width of a table's entry
 
 
 def draw_sharing(

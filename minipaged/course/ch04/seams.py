@@ -1,4 +1,4 @@
-"""Where chapter 4 enters the engine: its block manager forks, appends and frees; its cache copies."""
+"""Chapter 4 in the engine: its block manager forks, appends and frees, and its cache copies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _free(code: ModuleType) -> Free:
 
 
 def _write_back(block_ids: list[int], table: Table) -> None:
-    """The exercises know tables as lists; the engine's are arrays."""
+    """Copy the block ids back to the engine's table: it is an array, but the exercises use lists."""
     table.clear()
     for block_id in block_ids:
         table.append(block_id)

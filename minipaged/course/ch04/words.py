@@ -1,4 +1,4 @@
-"""WordCache: a KV cache that can be read. Each token's key and value say which word it was."""
+"""WordCache: a KV cache whose contents can be read as words. Each key and value is a word's number."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from torch import Tensor
 
 
 class WordCache:
-    """One layer, one head, one number per token: the word's number.
+    """One layer, one head, and one number for each token: the number of its word.
 
     Attributes:
-        cache: `[1, 2, num_blocks, block_size, 1, 1]`. A slot that nobody wrote holds 0, shown as a dot.
+        cache: `[1, 2, num_blocks, block_size, 1, 1]`. A slot that was not written holds 0, which is shown as
+            a dot.
     """
 
     def __init__(self, num_blocks: int, block_size: int = 4) -> None:
@@ -26,7 +27,7 @@ class WordCache:
         return torch.tensor(numbers).view(-1, 1, 1, 1, 1).expand(-1, 1, 2, 1, 1)
 
     def write(self, table: Sequence[int], text: str) -> None:
-        """Write a text from the sequence's beginning on."""
+        """Write a text, from the beginning of the sequence on."""
         size = self.cache.shape[3]
         for position, kv in enumerate(self.kv(*text.split())):
             self.cache[:, :, table[position // size], position % size] = kv
@@ -36,5 +37,5 @@ class WordCache:
         return [self._words[int(number)] for number in self.cache[0, 0, block_id].flatten()]
 
     def read(self, table: Sequence[int], num_tokens: int) -> str:
-        """What a sequence reads through its table."""
+        """The words that a sequence reads through its table."""
         return " ".join([word for block_id in table for word in self.block(block_id)][:num_tokens])

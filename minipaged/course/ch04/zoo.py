@@ -20,14 +20,14 @@ MUTANTS = (
         "4.2",
         "checks_on_the_way",
         """    if any(ref_cnt[block_id] == 0 for block_id in table):
-        raise InvariantError(f"table {table} names a block that nobody holds")
+        raise InvariantError(f"table {table} names a free block")
     freed = []
     for block_id in reversed(table):
 """,
         """    freed = []
     for block_id in reversed(table):
         if ref_cnt[block_id] == 0:
-            raise InvariantError("nobody holds it")
+            raise InvariantError("the block is free")
 """,
     ),
     Mutant("4.2", "checks_the_tail_alone", "== 0 for block_id in table)", "== 0 for block_id in table[-1:])"),
@@ -49,7 +49,7 @@ MUTANTS = (
     Mutant(
         "4.3",
         "a_count_is_lowered_twice",
-        "        pool.release(source)  # somebody else still holds it\n",
+        "        pool.release(source)  # another table still names it\n",
         "        pool.release(source)\n        pool.release(source)\n",
     ),
     Mutant("4.3", "one_block_short", "-(-end // block_size)", "end // block_size"),

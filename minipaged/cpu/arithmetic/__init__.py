@@ -1,5 +1,5 @@
 """The arithmetic that attention and matrix products are made of.
 
-`numbers` says what a float32 and a bfloat16 are, `vectors` what can be done with 16 of them at once, `dots`
-takes dot products, and `exponential` e to a number.
+`numbers` reads and rounds float32 and bfloat16, `vectors` has the operations on 16 numbers at once, `dots`
+computes dot products, and `exponential` computes exp.
 """

@@ -1,9 +1,9 @@
-"""`multiply_rows`: dot products of a few vectors with many others, each of which is read once for all.
+"""`multiply_rows`: dot products of a few vectors with many rows, where each row is read only once.
 
-This is what attention does with keys: the queries that share a KV head all want their product with each of
-its keys, and a paged cache holds those wherever their blocks are. As in `tile.py`, the sums are in registers:
-a vector of them for each product, whose lanes have to be added up in the end. For one product that takes as
-long as the multiplications. Eight are added up together, so that all lanes have something to do.
+Attention does this with keys. Each query that shares a KV head is multiplied by each key of that head, and
+the keys lie wherever the blocks of the paged cache are. As in `tile.py`, the sums stay in registers. Each
+product has a vector of sums, and the lanes of this vector are added up at the end. For a single product that
+takes as long as the multiplications. So eight products are added up together, which keeps all lanes busy.
 
 Importing this module imports numba.
 """
@@ -33,7 +33,7 @@ from minipaged.cpu.arithmetic.vectors import (
 from minipaged.cpu.compiler.instructions import INT32, INT64, emit_prefetch
 
 MOST_VECTORS = 3 if HAS_AVX512 else 1
-"""Vectors of x, at most: with `ROWS_TOGETHER` sums for each, they should fill the registers."""
+"""Most vectors of x at once. With `ROWS_TOGETHER` sums for each of them, they should fill the registers."""
 
 ROWS_TOGETHER = LANES // 2
 """Rows whose products are added up together."""
@@ -74,26 +74,27 @@ def _multiply_rows(typing_context, count, num_rows, size, x, addresses, followin
 
 
 multiply_rows = cast(Callable[..., None], _multiply_rows)
-"""result[v, n] = Σ over d of x[v, d] × (number d at addresses[n] + offset).
+"""result[v, n] = Σ over d of x[v, d] × (number d of the row at addresses[n] + offset).
 
-Nothing checks the addresses, nor the bounds of the matrices, which are given by their corners (see
-`vectors.matrix_of`). A product does not depend on what else is computed with it.
+The matrices are given by their corners (see `vectors.matrix_of`). Neither their bounds nor the addresses are
+checked. A product does not depend on the other products that are computed with it.
 
 Args:
     count: 1 to `MOST_VECTORS`.
     num_rows: at least 1.
     size: a multiple of `LANES`.
     x: float32 `[count, size]`.
-    addresses: int64, in bytes; as many as `num_rows` rounded up to a multiple of `ROWS_TOGETHER`.
-    following: like `addresses`, of the rows that are multiplied next: fetched into the caches meanwhile.
+    addresses: int64, in bytes. Their number is `num_rows`, rounded up to a multiple of `ROWS_TOGETHER`.
+    following: like `addresses`, of the rows that are multiplied next. They are fetched into the caches
+        meanwhile.
     offset: bytes.
     like: an array of the rows' dtype: float32, or the 16 bits of bfloat16.
-    result: float32 `[count, num_rows]`, written, rounded up likewise.
+    result: float32 `[count, num_rows]`, with `num_rows` rounded up likewise; written.
 """
 
 
 def _emit_products(builder, count, size, x, sources, next_sources, number_bytes):
-    """For each vector of x and each row, a vector whose lanes add up to their product."""
+    """For each vector of x and each row: a vector whose lanes add up to the dot product of the two."""
     before = builder.block
     loop, after = (builder.append_basic_block(name) for name in ("products", "after"))
     builder.branch(loop)
@@ -122,10 +123,11 @@ def _emit_products(builder, count, size, x, sources, next_sources, number_bytes)
 
 
 def _emit_totals(builder, vectors):
-    """The sums over the lanes of `LANES / 2` vectors, as one vector of so many numbers.
+    """The sums over the lanes of `LANES / 2` vectors, as one vector of `LANES / 2` numbers.
 
-    Two vectors become one: its lanes hold, half and half, sums of two lanes of either. After three such
-    rounds one vector is left, in which two neighbours belong to each of the eight.
+    Each round turns two vectors into one: half of its lanes hold sums of two lanes of the first vector, the
+    other half sums of two lanes of the second. After three rounds one vector is left. It has two neighbouring
+    lanes for each of the eight vectors.
     """
     distance = LANES // 2
     while len(vectors) > 1:
@@ -136,7 +138,7 @@ def _emit_totals(builder, vectors):
 
 
 def _halved(builder, a, b, distance, lanes=range(LANES)):
-    """Sums of two lanes so far apart: of a, and of b where the lane's number has the bit `distance`."""
+    """Sums of two lanes, `distance` apart: of b in lanes whose number has the bit `distance`, else of a."""
     nearer = [lane if not lane & distance else LANES + lane - distance for lane in lanes]
     farther = [lane + distance if not lane & distance else LANES + lane for lane in lanes]
     halves = []

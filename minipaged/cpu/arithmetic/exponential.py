@@ -1,6 +1,6 @@
-"""exp for float32, of one number and of a vector of them, written once.
+"""exp for float32: one source for a single number and for a vector.
 
-The one in C's library takes one number at a time, and a step's softmaxes hundreds of thousands.
+The exp of C's library takes one number at a time, but the softmaxes of a step need hundreds of thousands.
 
 Importing this module imports numba.
 """
@@ -20,17 +20,17 @@ from minipaged.cpu.arithmetic.vectors import LANES, VECTOR
 from minipaged.cpu.compiler.instructions import INT32
 
 LOG2_E = 1.4426950408889634
-LN2_UPPER = 0.693359375  # few enough bits that a small integer times it is exact
-LN2_LOWER = -2.12194440e-4  # what is missing to ln 2
-LOWEST = -87.0  # e to this is near the smallest normal number
+LN2_UPPER = 0.693359375  # so few bits that its product with a small integer is exact
+LN2_LOWER = -2.12194440e-4  # LN2_UPPER + LN2_LOWER = ln 2
+LOWEST = -87.0  # exp of this is near the smallest normal number
 COEFFICIENTS = tuple(float(np.float32(1 / divisor)) for divisor in (5040, 720, 120, 24, 6, 2, 1, 1))  # 1 / n!
 
 
 def emit_exponential(builder, x):
-    """e to the x, for a float32 ≤ 0 or a vector of them, within 2e-7 of it; 0 below −87, and NaN stays NaN.
+    """exp(x) for a float32 ≤ 0 or a vector of them, within 2e-7. It is 0 below −87, and NaN stays NaN.
 
-    x is k ln 2 + r with a whole k and r within ±ln 2 / 2. Then e to the r is a short series, and 2 to the
-    k is k in the bits of a float32's exponent.
+    x is k ln 2 + r, where k is an integer and r is within ±ln 2 / 2. exp(r) is a short series. 2 to the k is
+    a float32 with k in its exponent bits.
     """
     many = x.type == VECTOR
     integers = ir.VectorType(INT32, LANES) if many else INT32

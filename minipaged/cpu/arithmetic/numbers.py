@@ -1,8 +1,8 @@
-"""float32 and bfloat16 in compiled loops: one source for both, which asks the arrays what they hold.
+"""float32 and bfloat16 in compiled loops: one source serves both, and the dtype of the arrays decides.
 
-numba has no bfloat16, so an array of it holds its 16 bits, as uint16. A bfloat16 is the upper half of a
-float32. All arithmetic is in float32; `kept` rounds a result to what an array can hold, so a model in
-bfloat16 rounds after each operation, as it does in PyTorch.
+numba has no bfloat16, so bfloat16 numbers are passed as arrays of their 16 bits, as uint16. A bfloat16 is the
+upper half of a float32. All arithmetic is in float32; `kept` rounds a result to the dtype of an array. So a
+model in bfloat16 rounds after each operation, as it does in PyTorch.
 
 Importing this module imports numba.
 """
@@ -39,7 +39,7 @@ def _kept_in_compiled_code(value, array):
 
     def rounded(value, array):
         bits = np.float32(value).view(np.uint32)
-        # Half of what is cut off is added, so that it rounds; a tie goes to the even one.
+        # Adding half of the last kept bit rounds to the nearest. A tie goes to the even number.
         odd = (bits >> np.uint32(16)) & np.uint32(1)
         rounded_up = np.uint32(bits + np.uint32(0x7FFF) + odd)
         return np.uint16(rounded_up >> np.uint32(16)) if value == value else NOT_A_NUMBER
@@ -51,4 +51,4 @@ number = cast(Callable[[object], np.float32], _number)
 """An array's element as float32."""
 
 kept = cast(Callable[[object, object], object], _kept)
-"""(float32, array) -> the nearest value that an element of the array can have, as an element."""
+"""(float32, array) -> the nearest value in the array's dtype."""

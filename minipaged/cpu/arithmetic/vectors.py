@@ -1,4 +1,4 @@
-"""Vectors of float32 as LLVM's values, and what is done with them: shared by the innermost loops here."""
+"""Vectors of float32 as LLVM values and the operations on them, for the innermost loops of this package."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from numba.core import cgutils
 from minipaged.cpu.compiler.instructions import INT32, INT64
 
 LANES = 16
-"""Numbers in one of LLVM's vectors. Where the processor's are shorter, LLVM takes several for one."""
+"""Numbers in an LLVM vector. Where the processor's registers are shorter, LLVM uses several for one
+vector."""
 
 HAS_AVX512 = bool(llvm.get_host_cpu_features().get("avx512f"))
-"""Whether there are 32 registers that each hold one vector. AVX2 has 16 and takes two for a vector; NEON has
-32 and takes four."""
+"""Whether there are 32 registers that each hold one vector. AVX2 has 16 registers and needs two for a vector;
+NEON has 32 registers and needs four."""
 
 FLOAT = ir.FloatType()
 VECTOR = ir.VectorType(FLOAT, LANES)
@@ -31,10 +32,10 @@ class Matrix(NamedTuple):
 
 
 def matrix_of(context, builder, type_, value) -> Matrix:
-    """The `Matrix` that an argument stands for, by numba's type and LLVM's value.
+    """The `Matrix` that an argument stands for, from its numba type and its LLVM value.
 
-    The argument is a *corner*, a tuple (two-dimensional array, row, column): where the matrix begins. The
-    array's rows are contiguous. Slices would say the same, at the price of checking their bounds.
+    The argument is a *corner*, a tuple (two-dimensional array, row, column) that says where the matrix
+    begins. The array's rows are contiguous. Slices would say the same, but numba would check their bounds.
     """
     array_type = type_.types[0]
     array, row, column = (builder.extract_value(value, i) for i in range(3))
@@ -59,7 +60,7 @@ def phi_of(builder, type_, *incoming):
 
 
 def load_vector(builder, address, number_bytes=4):
-    """`LANES` numbers as float32. A bfloat16, of 2 bytes, is a float32's upper half."""
+    """Load `LANES` numbers as float32. A bfloat16 has 2 bytes, which are the upper half of a float32."""
     if number_bytes == 4:
         return builder.load(builder.inttoptr(address, ir.PointerType(VECTOR)), align=4)
     halves = ir.PointerType(ir.VectorType(ir.IntType(16), LANES))
@@ -68,7 +69,7 @@ def load_vector(builder, address, number_bytes=4):
 
 
 def store_vector(builder, vector, address, number_bytes=4):
-    """`LANES` numbers to an address; as the nearest bfloat16, if they are to have 2 bytes."""
+    """Store `LANES` numbers at an address, rounded to bfloat16 if `number_bytes` is 2."""
     if number_bytes == 2:
         upper = builder.lshr(builder.bitcast(rounded(builder, vector, 2), INTEGERS), INTEGERS([16] * LANES))
         vector = builder.trunc(upper, ir.VectorType(ir.IntType(16), LANES))
@@ -76,7 +77,7 @@ def store_vector(builder, vector, address, number_bytes=4):
 
 
 def rounded(builder, vector, number_bytes):
-    """The nearest numbers of so many bytes: of 2, bfloat16, as in `numbers.kept`."""
+    """A vector rounded to numbers of 4 bytes (float32) or 2 bytes (bfloat16, as in `numbers.kept`)."""
     if number_bytes == 4:
         return vector
     bits = builder.bitcast(vector, INTEGERS)
@@ -88,7 +89,7 @@ def rounded(builder, vector, number_bytes):
 
 
 def zeros():
-    """A vector of them."""
+    """A vector of zeros."""
     return ir.Constant(VECTOR, [0.0] * LANES)
 
 
@@ -112,7 +113,7 @@ def multiply_add(builder, a, b, c):
 
 
 def sum_of_lanes(builder, vector):
-    """In any order, so that it takes four steps and not sixteen."""
+    """The sum of a vector's lanes, in any order, so that it takes four steps and not sixteen."""
     signature = ir.FunctionType(FLOAT, [FLOAT, VECTOR])
     function = cgutils.get_or_insert_function(
         builder.module, signature, f"llvm.vector.reduce.fadd.v{LANES}f32"
@@ -121,8 +122,10 @@ def sum_of_lanes(builder, vector):
 
 
 def emit_cases(builder, number, most, emit):
-    """One piece of code for each value of `number` from 1 to `most`, which `emit(value)` writes: so that it
-    knows how many registers there are to fill."""
+    """Emit a piece of code for each value of `number` from 1 to `most`, with `emit(value)`.
+
+    So each piece knows how many registers it fills.
+    """
     end = builder.append_basic_block("end")
     choice = builder.switch(number, end)
     for value in range(1, most + 1):

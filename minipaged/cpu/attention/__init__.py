@@ -1,6 +1,6 @@
 """Paged attention in compiled loops, and the writing of keys and values to the cache.
 
 `attention` is the backend and `cache_writes` its `write_kv`. `query_groups` finds the tokens that read the
-same blocks, `threaded_attention` divides the groups among threads, `loops` computes one of them, and
-`softmax_row` its weights.
+same blocks, `threaded_attention` divides these groups among threads, `loops` computes one group, and
+`softmax_row` has the softmax.
 """

@@ -1,6 +1,6 @@
 """Paged attention for CPUs, in compiled loops that read keys and values through the block table.
 
-The same results as `attention/reference.py`, several times as fast.
+It computes the same as `attention/reference.py`, several times as fast.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from minipaged.cpu.compiler.threads import threads_for
 from minipaged.cpu.products.tile import PANEL
 
 DTYPES = (torch.float32, torch.bfloat16)
-"""Of keys and values."""
+"""The dtypes that keys and values may have."""
 
 ATTENDING = 1.5e-3
-"""About how many microseconds it takes to read one number of the keys, one of the values, and to use both."""
+"""About how many microseconds it takes to read one number of a key and one of a value, and to use both."""
 
 
 class CpuAttention:
-    """The attention backend for CPUs of one engine; called like any other (see `AttentionFn`).
+    """The attention backend of one engine on a CPU; called like any other backend (see `AttentionFn`).
 
-    All layers of a step are called with the same metadata, so the step's groups are made in the first.
+    All layers of a step are called with the same metadata, so the first layer's call groups the step's tokens
+    and the later ones use these groups.
 
     Raises:
-        IndexError: a block table is too short, or holds a block that the cache does not have; or the
-            metadata is of another step.
+        IndexError: a block table is too short, or holds a block that the cache does not have; or the metadata
+            belongs to another step.
     """
 
     def __init__(self) -> None:
@@ -60,8 +61,8 @@ class CpuAttention:
         return output
 
     def _groups_of(self, metadata: AttentionMetadata) -> tuple[QueryGroups, int]:
-        """The step's tokens, by what they look at; and how many pairs there are of a token and one that it
-        looks at."""
+        """The step's tokens, grouped by the keys that they attend to, and the number of (query, key)
+        pairs."""
         if self._step is None or self._step[0] is not metadata:
             groups = group_queries(
                 metadata.block_tables.numpy(),
@@ -74,7 +75,7 @@ class CpuAttention:
 
 
 def check_attended(arguments: ctypes.Structure) -> None:
-    """Look at what `call_attention` was given, after it has run.
+    """Check the arguments of `call_attention` after it has run.
 
     Raises:
         IndexError: a block table is too short, or holds a block that the cache does not have.
@@ -95,17 +96,18 @@ def call_attention(
     *,
     num_threads: int,
 ) -> Call:
-    """One layer's attention, yet to be run. What belongs to a wrong block table is skipped: see
-    `check_attended`. The call keeps no tensor alive that it is given.
+    """One layer's attention as a call that has not run yet. The call skips sequences with a wrong block
+    table: see `check_attended`. It does not keep its tensors alive.
 
     Args:
-        query: `[T, num_heads, head_dim]`, each token's heads adjoining, and whole heads between tokens.
-        kv_layer: contiguous, of the same dtype.
+        query: `[T, num_heads, head_dim]`, each token's heads contiguous; the distance between two tokens is a
+            whole number of heads.
+        kv_layer: contiguous, of the query's dtype.
         block_tables: int32 `[S, M]`, contiguous.
         groups: the step's tokens. A group may be empty.
         scale: multiplies the scores.
-        output: as `query`, contiguous; written.
-        num_threads: to use.
+        output: the shape and dtype of `query`, contiguous; written.
+        num_threads: number of threads to use.
     """
     num_tokens, num_heads, head_dim = query.shape
     _, num_blocks, block_size, num_kv_heads, _ = kv_layer.shape
@@ -142,14 +144,14 @@ def call_attention(
 
 
 def can_attend(num_heads: int, head_dim: int, dtype: torch.dtype, kv_layer: Tensor) -> bool:
-    """Whether the loops are made for such queries and such a cache."""
+    """Whether the loops can compute attention for these queries and this cache."""
     num_kv_heads, cached_dim = kv_layer.shape[3:]
     fits = head_dim % PANEL == 0 and head_dim == cached_dim and num_heads % num_kv_heads == 0
     return fits and dtype == kv_layer.dtype and dtype in DTYPES and kv_layer.is_contiguous()
 
 
 def _rows_of_heads(query: Tensor) -> Tensor:
-    """`query` as the loops read it: each token's heads contiguous, and whole heads between tokens."""
+    """`query` as the loops read it: each token's heads contiguous, a whole number of heads between tokens."""
     head_dim = query.shape[2]
     fits = query.stride(2) == 1 and query.stride(1) == head_dim and query.stride(0) % head_dim == 0
     return query if fits and query.stride(0) > 0 else query.contiguous()

@@ -1,4 +1,4 @@
-"""Writing keys and values to the cache on a CPU: one call for both."""
+"""Write keys and values to the cache on a CPU, in one call for both."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cpu_write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Ten
 
 
 def check_written(arguments: ctypes.Structure, slot_mapping: Tensor) -> None:
-    """Look at what `call_write_kv` was given, after it has run.
+    """Check the arguments of `call_write_kv` after it has run.
 
     Raises:
         IndexError: a slot that the cache does not have.
@@ -50,13 +50,13 @@ def check_written(arguments: ctypes.Structure, slot_mapping: Tensor) -> None:
 def call_write_kv(
     kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor, *, num_threads: int | None = None
 ) -> Call:
-    """`cpu_write_kv`, yet to be run. A wrong slot is skipped: see `check_written`. The call keeps no tensor
-    alive that it is given.
+    """`cpu_write_kv` as a call that has not run yet. The call skips a wrong slot: see `check_written`. It
+    does not keep its tensors alive.
 
     Args:
         kv_layer, slot_mapping: contiguous.
-        key, value: of the cache's dtype, each token's heads adjoining.
-        num_threads: to use; as many as pay if not given.
+        key, value: of the cache's dtype, each token's heads contiguous.
+        num_threads: number of threads to use. If it is not given, the amount of work decides.
     """
     num_tokens, num_heads, head_dim = key.shape
     words = num_heads * head_dim * key.element_size() // 4
@@ -79,7 +79,7 @@ def call_write_kv(
 
 
 def _adjoining(heads: Tensor) -> bool:
-    """Whether a token's heads lie one behind the other, and tokens begin at whole words."""
+    """Whether each token's heads are contiguous, and tokens begin at whole words of four bytes."""
     _, num_heads, head_dim = heads.shape
     whole = heads.stride(0) * heads.element_size() % 4 == 0 and heads.data_ptr() % 4 == 0
     return whole and heads.stride(0) >= num_heads * head_dim and heads.stride()[1:] == (head_dim, 1)

@@ -1,9 +1,9 @@
 """The loops of attention on a CPU, compiled by numba: keys and values are read through the block table.
 
-Written like a GPU's kernel, with a core in the place of a thread block: a group of queries goes over its
-sequence chunk by chunk, with a running maximum and a running sum instead of a row of all scores (Milakov and
-Gimelshein, arXiv 1805.02867; the order of FlashAttention, arXiv 2205.14135). Decodes, prompts and chunks of
-prompts are the same work.
+They are written like a GPU kernel, with a core in the place of a thread block. A group of queries goes over
+its sequence chunk by chunk, with a running maximum and a running sum instead of a row of all scores (Milakov
+and Gimelshein, arXiv 1805.02867; the order of FlashAttention, arXiv 2205.14135). Decodes, prompts and chunks
+of prompts take the same path.
 
 Chunks begin at multiples of `CHUNK`, so a token's result does not depend on the other tokens of its group,
 not even in its last bit.
@@ -24,23 +24,24 @@ from minipaged.cpu.compiler.instructions import address_of, as_array, pointer_to
 from minipaged.cpu.products.tile import PANEL, TILE_ROWS, multiply_scattered
 
 CHUNK = ROW
-"""Tokens whose keys and values are read before the next: 16 KB of each, at a head dimension of 64."""
+"""Tokens in a chunk. At a head dimension of 64, a chunk has 16 KB of keys and 16 KB of values."""
 
 
 @compiled()
 def workspace_for(num_rows, head_dim, buffer):
-    """What a thread writes while it attends with up to `num_rows` rows: a row is one head of one query.
+    """The memory that a thread needs for up to `num_rows` rows. A row is one head of one query.
 
     Args:
-        num_rows: of queries.
+        num_rows: most rows of a group.
         head_dim: numbers in a head.
-        buffer: float32 `[workspace_size(num_rows, head_dim)]`, which has to outlive what is returned: numba
-            does not count references to arrays that are made of addresses, and counting takes time.
+        buffer: float32 `[workspace_size(num_rows, head_dim)]`. It has to outlive the arrays that are
+            returned: they are made from addresses, for which numba counts no references. Counting would take
+            time.
 
     Returns:
         queries `[num_rows, head_dim]`, weights `[num_rows, CHUNK]`, sums `[num_rows, head_dim]`, most
-        `[num_rows]` and totals `[num_rows]`, all float32; addresses of a chunk's tokens and of the next
-        one's, int64 `[2, CHUNK]`.
+        `[num_rows]` and totals `[num_rows]`, all float32; and int64 `[2, CHUNK]`, the addresses of the tokens
+        of this chunk and of the next.
     """
     at = address_of(buffer)
     addresses = as_array(pointer_to(at, "int64"), (2, CHUNK))
@@ -58,7 +59,7 @@ def workspace_for(num_rows, head_dim, buffer):
 
 @compiled()
 def workspace_size(num_rows, head_dim):
-    """Of the buffer for `workspace_for`, in float32."""
+    """How many float32 the buffer for `workspace_for` has."""
     return 4 * CHUNK + num_rows * (2 * head_dim + CHUNK + 2)
 
 
@@ -80,19 +81,19 @@ def attend_group(
     """Attention of a group of tokens, for the query heads that share a KV head.
 
     Args:
-        query: `[T, num_heads or more, head_dim]`, float32 or the bits of bfloat16; head_dim is a multiple of
-            `PANEL`. All arithmetic is in float32: scores rounded to bfloat16 would be off by up to 1 %.
-        keys: `[num_blocks, block_size, num_kv_heads, head_dim]`, of the same numbers.
-        values: as `keys`. Nothing past a token's length is used.
+        query: `[T, num_heads or more, head_dim]`, float32 or the bits of bfloat16. head_dim is a multiple of
+            `PANEL`. All arithmetic is in float32, since scores rounded to bfloat16 would be off by up to 1 %.
+        keys: `[num_blocks, block_size, num_kv_heads, head_dim]`, of the query's dtype.
+        values: as `keys`. Keys and values past a token's length are not used.
         block_tables: int32 `[S, M]`.
-        sequences: int32 `[T]`, each token's.
-        lengths: int32 `[T]`, how many tokens of its sequence each one looks at, at least 1.
-        members: int32 `[N]`, the tokens that are meant.
-        num_shared: with how many equal blocks the tables of their sequences begin.
+        sequences: int32 `[T]`, each token's sequence.
+        lengths: int32 `[T]`, how many tokens of its sequence each token attends to, at least 1.
+        members: int32 `[N]`, the tokens of the group.
+        num_shared: how many leading blocks are the same in the block tables of all their sequences.
         kv_head: the KV head.
         scale: multiplies the scores; above 0.
         workspace: see `workspace_for`.
-        output: as query, `[T, num_heads, head_dim]`, written for these tokens and heads.
+        output: `[T, num_heads, head_dim]` of the query's dtype, written for these tokens and heads.
     """
     queries, _, sums, most, totals, addresses = workspace
     block_size, num_kv_heads, head_dim = keys.shape[1:]
@@ -110,7 +111,8 @@ def attend_group(
     sums[:num_rows] = 0
     totals[:num_rows] = 0
     most[:num_rows] = -np.inf
-    # Tokens of one sequence go over all of it together; those of others as far as they read the same memory.
+    # Tokens of one sequence read all of it together. Tokens of different sequences read together only the
+    # blocks that they share.
     one_sequence = sequences[members[0]] == sequences[members[-1]]
     together = longest if one_sequence else min(num_shared * block_size, shortest) // CHUNK * CHUNK
     first_table = block_tables[sequences[members[0]]]
@@ -145,10 +147,10 @@ def attend_group(
 
 @compiled()
 def _fold(keys, values, block_table, kv_head, start, end, lengths, members, first_row, num_heads, workspace):
-    """Adds the chunk that begins at `start` to the sums of the members' rows, which begin at `first_row`.
+    """Add the chunk that begins at `start` to the sums of the members' rows, which begin at `first_row`.
 
-    The chunk ends before `end`, the largest of the members' lengths. Where its tokens are has been located
-    before; meanwhile those of the next chunk are located, and fetched.
+    The chunk ends before `end`, the largest of the members' lengths. The addresses of its tokens are known
+    already. This call locates the tokens of the next chunk and fetches them into the caches.
     """
     queries, weights, sums, most, totals, addresses = workspace
     head_dim = keys.shape[3]
@@ -165,7 +167,7 @@ def _fold(keys, values, block_table, kv_head, start, end, lengths, members, firs
             head_dim,
             (queries, row, 0),
             here,
-            following if row == first_row else here,  # once is enough
+            following if row == first_row else here,  # fetching once is enough
             offset,
             keys,
             (weights, row, 0),
@@ -190,9 +192,9 @@ def _fold(keys, values, block_table, kv_head, start, end, lengths, members, firs
 
 @compiled()
 def _locate(block_table, start, end, keys, addresses):
-    """Fill `addresses` with where the tokens from `start` on are in the cache, in bytes from its beginning.
+    """Fill `addresses` with the tokens' offsets in the cache, in bytes, from token `start` on.
 
-    Where fewer are left before `end`, the last one is repeated.
+    If fewer than `CHUNK` tokens are left before `end`, the last address is repeated.
     """
     block_size, num_kv_heads, head_dim = keys.shape[1:]
     token_bytes = num_kv_heads * head_dim * keys.itemsize
@@ -209,9 +211,9 @@ def _locate(block_table, start, end, keys, addresses):
 
 @compiled()
 def _weigh(weights, row, num_seen, most, totals, sums):
-    """One row's scores of a chunk to weights, in place, and what went before to the new maximum.
+    """Turn a row's scores of a chunk into weights, in place, and rescale the sums to the new maximum.
 
-    What the row does not look at weighs nothing.
+    Tokens that the row does not attend to get the weight 0.
     """
     for i in range(num_seen, CHUNK):
         weights[row, i] = -np.inf

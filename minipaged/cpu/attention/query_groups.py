@@ -1,8 +1,8 @@
-"""QueryGroups: which tokens of a step look at the same keys and values, so that those are read once for all.
+"""QueryGroups: which tokens of a step attend to the same keys and values, so that these are read only once.
 
-The tokens of one prompt do. So do decodes whose block tables begin with the same blocks: a step of 32
-sequences behind one prefix of 512 tokens would read it 32 times, if each was computed by itself. The same
-block id in two tables is the same memory.
+The tokens of one prompt do. So do decodes whose block tables begin with the same blocks, since the same block
+id in two tables is the same memory. Take a step of 32 sequences with one prefix of 512 tokens: if each
+sequence were computed by itself, the step would read the prefix 32 times.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from torch import Tensor
 from minipaged.transfer import IntArray
 
 MOST_DECODES = 8
-"""Of different sequences in one group. With more, little is saved any more, and threads have fewer groups to
-share."""
+"""Most decodes in one group. More decodes would save little, and leave fewer groups to divide among
+threads."""
 
 MOST_TOKENS = 32
-"""Of one sequence in a group."""
+"""Most tokens of one sequence in a group."""
 
 Int32 = npt.NDArray[np.int32]
 
 
 class QueryGroups(NamedTuple):
-    """The T tokens of a step in G groups. All tensors are int32, on the CPU.
+    """The T tokens of a step, in G groups. All tensors are int32, on the CPU.
 
     Attributes:
         sequences: `[T]`, each token's sequence.
-        lengths: `[T]`, how many tokens of its sequence it looks at: those before it, and itself.
-        members: `[T]`, the tokens, those of a group side by side.
-        starts: `[G + 1]`, where each group's members begin, and their end.
-        shared: `[G]`, with how many equal entries the block tables of a group begin.
+        lengths: `[T]`, how many tokens of its sequence it attends to: those before it, and itself.
+        members: `[T]`, the tokens' indices, ordered by group.
+        starts: `[G + 1]`, where each group's members begin in `members`, and where the last group ends.
+        shared: `[G]`, how many leading entries the block tables of a group have in common.
     """
 
     sequences: Tensor
@@ -48,11 +48,11 @@ class QueryGroups(NamedTuple):
 def group_queries(
     block_tables: Int32, query_starts: Sequence[int], seq_lens: Sequence[int], num_decodes: int
 ) -> QueryGroups:
-    """Groups the tokens of a step.
+    """Group the tokens of a step.
 
     Args:
-        block_tables: `[S, M]`. Entries past a sequence's end may be equal, too.
-        query_starts: `[S + 1]`, where each sequence's tokens begin, and their end.
+        block_tables: `[S, M]`. Entries past a sequence's end may have any value.
+        query_starts: `[S + 1]`, where each sequence's tokens begin, and where the last sequence ends.
         seq_lens: `[S]`, tokens of each sequence, this step's included.
         num_decodes: how many leading sequences have one token.
 
@@ -81,7 +81,7 @@ def group_decodes(block_tables: IntArray) -> tuple[list[int], list[int], list[in
     """`members`, `starts` and `shared` of sequences with one token each; see `QueryGroups`."""
     if len(block_tables) == 1:
         return [0], [0, 1], [block_tables.shape[1]]
-    # Tables with a common beginning are neighbours in the order of their bytes.
+    # Sorted by their bytes, tables that begin with the same blocks are neighbours.
     rows = [row.tobytes() for row in block_tables]
     order = sorted(range(len(rows)), key=rows.__getitem__)
     firsts = block_tables[order, 0] if block_tables.size else np.zeros(len(order), np.int32)
@@ -96,6 +96,6 @@ def group_decodes(block_tables: IntArray) -> tuple[list[int], list[int], list[in
 
 
 def _num_equal(block_tables: IntArray) -> int:
-    """With how many equal entries all rows begin."""
+    """How many leading entries all rows have in common."""
     equal = (block_tables == block_tables[0]).all(axis=0)  # [M]
     return len(equal) if equal.all() else int(equal.argmin())

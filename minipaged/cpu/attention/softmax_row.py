@@ -1,7 +1,7 @@
-"""What a softmax does with a row of scores: its largest, and e to the distance from there.
+"""The two halves of a softmax over a row of scores: the largest, and exp of each score's distance from it.
 
-LLVM finds no vectors in a loop whose every step needs the result of the last one, as a maximum or a sum does.
-So these are written in vectors.
+In a maximum or a sum, each step of the loop needs the result of the step before. LLVM does not turn such a
+loop into vector instructions, so these are written with vectors.
 
 Importing this module imports numba.
 """
@@ -29,11 +29,11 @@ from minipaged.cpu.arithmetic.vectors import (
 from minipaged.cpu.compiler.instructions import INT32, INT64
 
 ROW = 64
-"""Scores that are handled at once."""
+"""Scores in a row."""
 
 
 def _addresses(context, builder, signature, arguments):
-    """Of the vectors of a row."""
+    """The addresses of a row's vectors."""
     first = matrix_of(context, builder, signature.args[0], arguments[0]).address
     return [builder.add(first, INT64(4 * LANES * i)) for i in range(ROW // LANES)]
 
@@ -60,8 +60,8 @@ def _largest(typing_context, scores):
 
 
 largest = cast(Callable[[object], np.float32], _largest)
-"""The largest of `ROW` float32, which begin at a corner (see `vectors.matrix_of`). Where one of them is NaN,
-it may be any of them."""
+"""The largest of `ROW` float32, which begin at a corner (see `vectors.matrix_of`). If one of them is NaN, the
+result may be any of them."""
 
 
 @intrinsic
@@ -79,4 +79,4 @@ def _weigh(typing_context, scores, highest):
 
 
 weigh = cast(Callable[[object, object], np.float32], _weigh)
-"""Replaces each of `ROW` scores, from a corner on, by e to its distance from `highest`, and adds these up."""
+"""Replace each of the `ROW` scores at a corner by exp(score − `highest`), and return the sum of these."""

@@ -1,4 +1,4 @@
-"""Attention as work for several threads: the arguments, and who does which part.
+"""Attention as work for several threads: its arguments, and how it is divided into parts.
 
 Importing this module imports numba.
 """
@@ -17,8 +17,9 @@ from minipaged.cpu.compiler.instructions import aligned, as_array, pointer_like,
 class AttentionArguments(ctypes.Structure):
     """A step's queries; see `attend_group` and `QueryGroups` for the shapes.
 
-    A part is one or all KV heads of one group. `query_stride` is in heads, from one token to the next.
-    `wrong_block` becomes 1 where a block table is too short, or holds what is no block.
+    A part of the work is one KV head of one group, or all of them. `query_stride` is the distance from one
+    token to the next, in heads. `wrong_block` is set to 1 if a block table is too short, or holds an id that
+    is not a block.
     """
 
     _fields_ = (
@@ -51,7 +52,7 @@ class AttentionArguments(ctypes.Structure):
 
 @compiled()
 def _attend(pointer, like):
-    """Takes parts until none is left; `like` is an array of the numbers of cache, queries and output."""
+    """Compute parts until none is left. `like` is an array in the dtype of cache, queries and output."""
     a = as_array(pointer, 1)[0]
     cache_shape = (a.num_blocks, a.block_size, a.num_kv_heads, a.head_dim)
     keys = as_array(pointer_like(a.keys, like), cache_shape)
@@ -69,7 +70,8 @@ def _attend(pointer, like):
         num_members = starts[group + 1] - starts[group]
         most_members = max(most_members, num_members)
         num_filled += num_members > 0
-    # A token's heads lie side by side: one thread should read them all, if the others have enough to do.
+    # A token's heads lie side by side, so one thread should read all of them if there are enough parts for
+    # all threads.
     whole = a.num_threads == 1 or num_filled >= 2 * a.num_threads
     heads_at_once = a.num_kv_heads if whole else 1
     num_rows = most_members * (a.num_heads // a.num_kv_heads)
@@ -102,16 +104,16 @@ def _attend(pointer, like):
                 workspace,
                 output,
             )
-    buffer[0] = 0  # so that it lives until here
+    buffer[0] = 0  # so that numba keeps the buffer alive until here
 
 
 @compiled()
 def _hold(block_tables, sequences, lengths, members, block_size, num_blocks):
-    """Whether the members' block tables have a block for each position."""
+    """Whether the members' block tables have a valid block for each position."""
     for i in range(len(members)):
         sequence, length = sequences[members[i]], lengths[members[i]]
         if i + 1 < len(members) and sequences[members[i + 1]] == sequence:
-            continue  # of one sequence's tokens, the last sees the most
+            continue  # a sequence's last token attends to the most tokens
         num_entries = (length + block_size - 1) // block_size
         if num_entries > block_tables.shape[1] or length < 1:
             return False
@@ -129,5 +131,5 @@ def attend_float32(pointer):
 
 @shared_work(AttentionArguments)
 def attend_bfloat16(pointer):
-    """The same in bfloat16, as its bits."""
+    """Attention in bfloat16, given as its bits."""
     _attend(pointer, np.empty(0, np.uint16))

@@ -1,7 +1,7 @@
-"""CallSequence: calls of compiled code, one after the other, in one go.
+"""CallSequence: many calls of compiled code, made one after the other without returning to Python.
 
-The threads go from call to call by themselves. Between two calls from Python they would wait for it, some
-ten microseconds in which nothing is read from memory.
+The threads go from one call to the next by themselves. If Python made each call, they would wait for Python
+some ten microseconds between two calls, and read nothing from memory in that time.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from minipaged.cpu.compiler.threads import Work, barrier_address, run_on_threads
 
 
 class Call(NamedTuple):
-    """Work, and what it is given.
+    """Compiled work and its arguments, ready to run.
 
-    The arguments hold addresses and no tensors: what a call was made from has to stay alive until it has run
-    for the last time.
+    The arguments hold addresses, not tensors. So the tensors have to stay alive until the call has run for
+    the last time.
 
     Attributes:
-        work: compiled.
-        arguments: the structure that it was compiled for; whole int64s in size.
-        num_threads: to run it on; the arguments were made for so many.
+        work: the compiled function.
+        arguments: the structure that it was compiled for. Its size is a multiple of 8 bytes.
+        num_threads: number of threads to run it on; the same as the arguments were made for.
     """
 
     work: Work
@@ -33,12 +33,12 @@ class Call(NamedTuple):
     num_threads: int
 
     def run(self) -> None:
-        """Do it, and wait for it."""
+        """Run the work and wait until it is done."""
         run_on_threads(self.work, self.arguments, self.num_threads)
 
 
 class SequenceArguments(ctypes.Structure):
-    """`num_calls` addresses of functions, and as many of their arguments. The first field is not used."""
+    """The addresses of `num_calls` functions and of their arguments. The first field is not used."""
 
     _fields_ = tuple(
         (name, ctypes.c_int64) for name in ("next_part", "num_calls", "functions", "arguments", "barrier")
@@ -47,7 +47,7 @@ class SequenceArguments(ctypes.Structure):
 
 @shared_work(SequenceArguments)
 def run_calls(pointer):
-    """Make each call; all threads have returned from it before the next begins."""
+    """Make each call. All threads return from a call before the next one begins."""
     a = as_array(pointer, 1)[0]
     functions = as_array(pointer_to(a.functions, "int64"), (a.num_calls,))
     arguments = as_array(pointer_to(a.arguments, "int64"), (a.num_calls,))
@@ -58,15 +58,15 @@ def run_calls(pointer):
 
 
 class CallSequence:
-    """Calls that are made in their order, as often as wanted, each with what it was given at first.
+    """Calls that are made in their order, any number of times, each with its original arguments.
 
-    What their arguments point to has to stay where it is: it may hold something else each time.
+    The memory that their arguments point to has to stay in place. Its contents may change from run to run.
 
     Args:
         calls: all for the same number of threads; at least one.
 
     Attributes:
-        arguments: for each call, what it was given when it was made last, and what it wrote there.
+        arguments: for each call, its arguments in the last run, including what it wrote to them.
     """
 
     def __init__(self, calls: Sequence[Call]) -> None:
@@ -93,6 +93,6 @@ class CallSequence:
 
     def run(self) -> None:
         """Make all the calls."""
-        # What the calls count in their arguments begins anew each time.
+        # The counters in the arguments start at 0 in each run.
         ctypes.memmove(self._in_use, self._given, len(self._given))
         self._whole.run()

@@ -1,8 +1,8 @@
 """Where compiled code is kept between processes: one folder for each state of the sources.
 
-numba looks whether the file of a function has changed, but not the files of the functions that it calls:
-compiled code would go on with an innermost loop that is no longer there. So the folder's name tells the
-contents of all sources that are compiled. No other file counts: to edit it recompiles nothing.
+numba checks whether the file of a function has changed, but not the files of the functions that it calls.
+Compiled code would keep using an innermost loop that has been edited since. So the folder's name is a hash of
+all sources that are compiled. Other files do not count: editing them recompiles nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SOURCES = "cpu"
 """The folder with all compiled functions."""
 
 COMPILED = re.compile(r"^(from|import) (numba|llvmlite|minipaged\.cpu\.compiler\.compiled)\b", re.MULTILINE)
-"""What a file imports that has compiled functions, or makes code that becomes a part of them. A constant that
-they use has to be in such a file, too."""
+"""The imports by which we recognise a file with compiled functions, or with code that becomes part of them. A
+constant that they use has to be in such a file, too."""
 
 SPACE_BYTES = 64 * 1024**2
-"""What has to be free on a disk: numba does not expect that it cannot write what it has compiled."""
+"""How much has to be free on the disk: numba fails if it cannot write its compiled code."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +38,10 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextmanager
 def own_cache() -> Iterator[bool]:
-    """While it lasts, numba keeps what is compiled in our folder. Gives whether there is one.
+    """Within the block, numba keeps compiled code in our folder. Yields whether there is such a folder.
 
-    numba's setting is for the whole process, so it is put back: a program's own functions are kept where they
-    were.
+    numba's setting is for the whole process, so the block restores it at its end: a program's own functions
+    are kept where they were before.
     """
     folder = cache_folder()
     with _ONE_AT_A_TIME:
@@ -56,9 +56,9 @@ def own_cache() -> Iterator[bool]:
 
 @cache
 def cache_folder() -> Path | None:
-    """Beside the sources, or in the user's cache folder; `None` if neither can be written, or is full.
+    """The folder beside the sources or in the user's cache folder; `None` if neither can be used.
 
-    Says so where there is nothing kept: compiling takes long enough to wonder about.
+    Logs a warning if the folder holds no compiled code yet: compiling takes so long that a user would wonder.
     """
     name = f"compiled-{sources_hash()}"
     beside = PACKAGE / "__pycache__"
@@ -91,8 +91,7 @@ def _users_cache() -> list[Path]:
 
 
 def sources_hash() -> str:
-    """Of the contents of every file that is compiled, all but this one: it imports numba, and nothing
-    else."""
+    """Hash of the contents of all files with compiled functions. This file imports numba, but has none."""
     digest = hashlib.sha256()
     for path in sorted((PACKAGE / SOURCES).rglob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """How this project's loops for the CPU are compiled.
 
-A function is compiled, or loaded from the cache, when it is first called. Import such a module where its code
-is first used: that imports numba.
+A function is compiled, or loaded from the cache, when it is first called. Importing a module with such
+functions imports numba, so import it where its code is first used.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Function = TypeVar("Function", bound=Callable[..., object])
 # Dividing by 0 gives infinity or NaN, as in C. A check that could raise would keep LLVM from using vectors.
 ERROR_MODEL = "numpy"
 
-# Sums may be reordered, or no loop over neighbouring numbers could use vectors. NaN and infinity stay
-# what they are.
+# Sums may be reordered; otherwise no loop over neighbouring numbers could use vectors. NaN and infinity are
+# kept.
 FAST_SUMS = {"reassoc", "contract", "nsz"}
 
 
 def compiled(fastmath: set[str] | bool = False) -> Callable[[Function], Function]:
-    """`numba.njit`, which keeps the compiled code where it can, and else compiles in every process."""
+    """`numba.njit` that keeps the compiled code if it can, and compiles in every process if not."""
     options = {"nogil": True, "fastmath": fastmath, "error_model": ERROR_MODEL}
 
     def compile_(function: Function) -> Function:
@@ -45,8 +45,8 @@ def compiled(fastmath: set[str] | bool = False) -> Callable[[Function], Function
 class SharedWork:
     """A compiled function that several threads call at once; see `threads.run_on_threads`.
 
-    It is compiled, or loaded from the cache, when its address is first asked for: a process computes in one
-    dtype, and need not wait for the other's loops.
+    It is compiled, or loaded from the cache, when its address is first needed. A process computes in one
+    dtype, and does not compile the loops of the other.
     """
 
     def __init__(self, function: Callable[..., None], arguments: type[ctypes.Structure]) -> None:
@@ -61,17 +61,17 @@ class SharedWork:
 
     @property
     def address(self) -> int:
-        """Of its machine code."""
+        """The address of its machine code."""
         return self._code.address
 
     @property
     def call(self) -> Callable[[int], None]:
-        """What Python calls, with the address of the arguments."""
+        """The function as Python calls it, with the address of the arguments."""
         return self._code.ctypes
 
 
 class MachineCode(Protocol):
-    """What `numba.cfunc` gives."""
+    """The result of `numba.cfunc`."""
 
     @property
     def address(self) -> int: ...
@@ -81,14 +81,16 @@ class MachineCode(Protocol):
 
 
 def shared_work(arguments: type[ctypes.Structure]) -> Callable[[Callable[..., None]], SharedWork]:
-    """Compiles a function that several threads call at once, by `numba.cfunc`; kept as `compiled` keeps its.
+    """Compile a function that several threads call at once. The code is kept as in `compiled`.
 
-    It works on addresses, so its caller checks shapes and dtypes. It must not raise: numba would print the
-    exception and return, and the other threads would wait at the next barrier for ever. (Nothing but an
-    allocation can fail.) What it finds wrong it writes into a field of its arguments.
+    The decorator uses `numba.cfunc`. The function works on addresses, so its caller checks shapes and dtypes.
+    The function must not raise: numba would print the exception and return, and the other threads would wait
+    at the next barrier for ever. (Only an allocation can fail.) It reports errors in a field of its
+    arguments.
 
     Args:
-        arguments: what the function is given a pointer to. Its first field is an int64, `next_part`, from
-            which the threads take the numbers of the parts that they do (`instructions.take_part`).
+        arguments: the structure that the function gets a pointer to. Its first field is an int64,
+            `next_part`: a counter from which each thread takes the number of its next part
+            (`instructions.take_part`).
     """
     return lambda function: SharedWork(function, arguments)

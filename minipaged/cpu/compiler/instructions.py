@@ -1,8 +1,7 @@
-"""What compiled code can say to the processor, and Python cannot: pointers, atomic counters, prefetches.
+"""Instructions that compiled code has and Python lacks: pointers, atomic counters, prefetches.
 
-All of it exists in compiled code alone. Each stands for one of LLVM's instructions, but for `aligned`, which
-is
-made of them: memory that begins at a cache line.
+These functions work in compiled code only. Each stands for one LLVM instruction, except `aligned`, which is
+built from several: it gives memory that begins at a cache line.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ def _pointer_to(typing_context, address, dtype):
 
 
 as_array = cast(Callable[[object, int | tuple[int, ...]], np.ndarray], numba.carray)  # pyright: ignore
-"""The memory at a pointer as an array of a shape: `numba.carray`."""
+"""(pointer, shape) -> the memory at the pointer as an array: `numba.carray`."""
 
 pointer_to = cast(Callable[[int, str], object], _pointer_to)
-"""An address as a pointer to numbers of a dtype in `NUMBERS`: what `as_array` takes."""
+"""(address, dtype in `NUMBERS`) -> the address as a pointer to numbers of this dtype, for `as_array`."""
 
 
 @intrinsic
@@ -58,7 +57,7 @@ def _pointer_like(typing_context, address, array):
 
 
 pointer_like = cast(Callable[[int, object], object], _pointer_like)
-"""An address as a pointer to numbers of an array's dtype."""
+"""(address, array) -> the address as a pointer to numbers of the array's dtype."""
 
 
 @intrinsic
@@ -71,7 +70,7 @@ def _address_of(typing_context, array):
 
 
 address_of = cast(Callable[[object], int], _address_of)
-"""Of an array's first number, in bytes."""
+"""The address of an array's first number, in bytes."""
 
 
 @intrinsic
@@ -83,7 +82,7 @@ def _address_in(typing_context, pointer):
 
 
 address_in = cast(Callable[[object], int], _address_in)
-"""Where a pointer points."""
+"""The address that a pointer holds."""
 
 
 @intrinsic
@@ -97,7 +96,7 @@ def _call(typing_context, address):
 
 
 call = cast(Callable[[int], None], _call)
-"""Calls the function at an address, which takes nothing and returns nothing."""
+"""Call the function at an address. It takes no arguments and returns nothing."""
 
 
 @intrinsic
@@ -114,7 +113,7 @@ def _call_with(typing_context, address, argument):
 
 
 call_with = cast(Callable[[int, int], None], _call_with)
-"""Calls the function at the first address; its one argument is a pointer, the second. It returns nothing."""
+"""(function, argument): call the function at the first address, with the second address as its argument."""
 
 
 @intrinsic
@@ -127,11 +126,11 @@ def _take_part(typing_context, arguments):
 
 
 take_part = cast(Callable[[object], int], _take_part)
-"""The next part's number, which no other thread gets: the int64 at the pointer, which is raised by one."""
+"""The next part's number, which no other thread gets: the int64 at the pointer, incremented atomically."""
 
 
 def emit_prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
-    """LLVM's prefetch, for a read, into all caches but the first, which is full of what is in use."""
+    """LLVM's prefetch for a read, into all caches but the first, which is full of data in use."""
     signature = ir.FunctionType(ir.VoidType(), [BYTES, INT32, INT32, INT32])
     function = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
     builder.call(function, [builder.inttoptr(address, BYTES), INT32(0), INT32(2), INT32(1)])
@@ -139,10 +138,10 @@ def emit_prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
 
 @compiled()
 def aligned(size: int) -> NDArray[np.float32]:
-    """`[size]`, not filled, from the beginning of a cache line on.
+    """An uninitialised array `[size]` that begins at a cache line.
 
-    A vector of 16 numbers is as long as a line of 64 bytes. One that crosses into the next line takes two
-    loads.
+    A vector of 16 numbers is as long as a cache line of 64 bytes. A vector that crosses into the next line
+    takes two loads.
     """
     buffer = np.empty(size + CACHE_LINE // 4, np.float32)
     first = -address_of(buffer) % CACHE_LINE // 4

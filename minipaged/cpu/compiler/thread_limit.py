@@ -1,8 +1,8 @@
-"""Fewer threads for a while, for what the calling thread computes and for nobody else.
+"""Fewer threads for a while, for the calling thread only.
 
-`torch.set_num_threads` is not made for that: a thread that first computes in the meantime takes the number
-over, and keeps it. OpenMP itself has a number for each thread that computes. PyTorch reads it before it
-shares an operation out, and so do MKL, oneDNN and `threads_for`.
+`torch.set_num_threads` does not do this: another thread that computes for the first time in the meantime
+adopts the number and keeps it. OpenMP has a separate number for each thread. PyTorch, MKL, oneDNN and
+`threads_for` read it before they divide an operation.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 @contextmanager
 def at_most_threads(most: int) -> Iterator[None]:
-    """Within the block, the calling thread computes with at most so many threads.
+    """Within the block, the calling thread computes with at most `most` threads.
 
-    A number that the user gave, in the environment or by `torch.set_num_threads`, is left as it is.
+    A number that the user chose, in the environment or by `torch.set_num_threads`, is not changed.
     """
     before = torch.get_num_threads()
     set_number = function_of_torch("omp_set_num_threads")
@@ -40,7 +40,7 @@ def user_gave_number() -> bool:
     """Whether the number of threads is the user's, and not PyTorch's own choice."""
     if any(os.environ.get(name) for name in VARIABLES):
         return True
-    # PyTorch passes the user's number on to MKL, which without it has none of its own: 0.
+    # PyTorch passes the user's number on to MKL. If the user gave none, MKL reports 0.
     exchange = function_of_torch("MKL_Set_Num_Threads_Local")
     if exchange is not None:
         number = exchange(0)

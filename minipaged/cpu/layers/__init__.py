@@ -1,5 +1,6 @@
 """A decoder's layers and its last norm in compiled code: each half of a layer is one call.
 
-`layer` and `norm` replace the modules of `model/`. `layer_loops` and `norm_loops` say in which order threads
-do the parts, `norm_and_rotation` has the small work between the products, and `workspace` the memory for it.
+`layer` and `norm` replace the modules of `model/`. `layer_loops` and `norm_loops` divide the work among
+threads, `norm_and_rotation` has the small operations between the products, and `workspace` has memory for
+intermediate results.
 """

@@ -1,8 +1,8 @@
 """CompiledLayer: a layer's two halves in compiled code, one call each.
 
-A layer of a small model takes a millisecond, and of that a call from Python to each product, norm, rotation
-and gate takes a tenth. And steps with thousands of tokens are cut into pieces, so that what one operation
-writes is still in the caches when the next one reads it.
+A layer of a small model takes a millisecond. If Python called each product, norm, rotation and gate, these
+calls would take a tenth of it. Steps with thousands of tokens are cut into pieces, so that the results of one
+operation are still in the caches when the next one reads them.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from minipaged.model.config import ModelConfig
 from minipaged.model.layer import Layer, Linear
 
 TOKENS_AT_ONCE = 256
-"""Tokens of a step, at most, that go through a half together."""
+"""Most tokens of a step that go through a half together."""
 
 
 class CompiledLayer(nn.Module):
     """A `Layer` for the CPU, in float32 or bfloat16.
 
     Args:
-        layer: whose weights it computes with. They are not to be exchanged any more: their addresses are in
-        use.
-        config: the model's shape, which the layer has (see `recognise.why_not_compiled`).
-        in_panels: gives a projection's weight in panels.
-        workspace: for its two halves; shared by all layers of the decoder.
+        layer: has the weights. They must not be replaced by other tensors afterwards: the compiled code uses
+            their addresses.
+        config: the model's sizes, which the layer must have (see `recognise.why_not_compiled`).
+        in_panels: turns a projection's weight into panels.
+        workspace: for the two halves; shared by all layers of the decoder.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class CompiledLayer(nn.Module):
         gate_up, down = in_panels(mlp.gate_up_proj), in_panels(mlp.down_proj)
         norms = {"q_norm": attention.q_norm, "k_norm": attention.k_norm}
         head_norms = {name: norm for name, norm in norms.items() if norm is not None}
-        # The weights have the names that they have in a `Layer`.
+        # The weights keep the names that they have in a `Layer`.
         self.input_layernorm = layer.input_layernorm
         self.self_attn = nn.ModuleDict({"qkv_proj": qkv, "o_proj": o, **head_norms})
         self.post_attention_layernorm = layer.post_attention_layernorm
@@ -97,7 +97,10 @@ class CompiledLayer(nn.Module):
 
     @property
     def threads_for_decodes(self) -> int:
-        """How many threads to use for decodes, however many there are: as many as one is worth."""
+        """How many threads to use for decodes: the same for any number of decodes.
+
+        The work of a single decode decides.
+        """
         return product_threads(self._num_weights_after, 1)
 
     def before_attention(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -132,15 +135,16 @@ class CompiledLayer(nn.Module):
         first: int = 0,
         num_threads: int | None = None,
     ) -> Call:
-        """`before_attention` for at most `TOKENS_AT_ONCE` tokens, yet to be run. The call keeps no tensor
-        alive that it is given, nor the workspace.
+        """`before_attention` for at most `TOKENS_AT_ONCE` tokens, as a call that has not run yet.
+
+        The call keeps neither its tensors nor the workspace alive.
 
         Args:
-            hidden, cos, sin: as there, contiguous and of the layer's dtype.
+            hidden, cos, sin: as in `before_attention`, contiguous and of the layer's dtype.
             heads: `[T, Hq + 2 * Hkv, D]`, written: queries, keys and values.
-            workspace: for what lies between.
+            workspace: for intermediate results.
             first: the first token.
-            num_threads: to use; as many as pay if not given.
+            num_threads: number of threads to use. If it is not given, the amount of work decides.
         """
         arguments = type(self._before).from_buffer_copy(self._before)
         arguments.x = workspace.x_address
@@ -163,10 +167,10 @@ class CompiledLayer(nn.Module):
         first: int = 0,
         num_threads: int | None = None,
     ) -> Call:
-        """`after_attention`, as `call_before`.
+        """`after_attention` as a call that has not run yet; see `call_before`.
 
         Args:
-            hidden, attended: as there, contiguous and of the layer's dtype.
+            hidden, attended: as in `after_attention`, contiguous and of the layer's dtype.
             result: `[T, hidden]`, written; it may be `hidden`.
         """
         arguments = type(self._after).from_buffer_copy(self._after)
@@ -180,10 +184,10 @@ class CompiledLayer(nn.Module):
         )
 
     def _fitting(self, tensor: Tensor, size: int, num_tokens: int | None = None) -> Tensor:
-        """A tensor as compiled code reads it: so many numbers for each token, one behind the other.
+        """A tensor as compiled code reads it: contiguous, with `size` numbers for each token.
 
         Raises:
-            ValueError: it has others.
+            ValueError: the tensor has another size or dtype.
         """
         expected = (len(tensor) if num_tokens is None else num_tokens) * size
         if tensor.numel() != expected or tensor.dtype != self._dtype:
@@ -200,7 +204,7 @@ def _call_on_threads(
     num_weights: int,
     num_threads: int | None,
 ) -> Call:
-    """A half over the next of the tokens that are left, as a call for several threads."""
+    """One half of the layer for the next piece of the tokens, as a call for several threads."""
     num_tokens = min(num_left, TOKENS_AT_ONCE)
     num_threads = num_threads or product_threads(num_weights, num_tokens)
     arguments.num_tokens = num_tokens
@@ -210,7 +214,7 @@ def _call_on_threads(
 
 
 def _address(tensor: Tensor | None, row: int = 0) -> int:
-    """Of a tensor's row; 0 if there is none."""
+    """The address of a tensor's row; 0 if there is no tensor."""
     if tensor is None:
         return 0
     return tensor.data_ptr() + row * tensor.stride(0) * tensor.element_size()

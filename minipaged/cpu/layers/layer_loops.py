@@ -1,8 +1,8 @@
 """The two halves of a layer as work that several threads share: the order of its parts.
 
-A half is one call for all of its products, norms, rotations and gates. Between two of those that need each
-other's results, the threads wait for each other at a barrier, which takes about a microsecond: a call from
-Python takes ten.
+A half is one call for all of its products, norms, rotations and gates. Where an operation needs the results
+of the one before it, the threads wait for each other at a barrier. A barrier takes about a microsecond; a
+call from Python takes ten.
 
 Importing this module imports numba.
 """
@@ -25,7 +25,7 @@ def _fields(*names: str, floats: tuple[str, ...] = ()) -> tuple[tuple[str, type]
 
 
 class BeforeArguments(ctypes.Structure):
-    """What comes before attention. Tensors are given by their addresses; 0 is none.
+    """Arguments of the half before attention. Tensors are given by their addresses, or 0.
 
     The first three are counters of parts. `barrier` is the address of the function that waits for the other
     threads, or 0. x is float32 `[num_tokens, hidden_size]`, written.
@@ -40,10 +40,11 @@ class BeforeArguments(ctypes.Structure):
 
 
 class AfterArguments(ctypes.Structure):
-    """What comes after attention: as `BeforeArguments`, with five counters.
+    """Arguments of the half after attention: as `BeforeArguments`, with five counters.
 
-    `attended_size` is that of one token. x is float32 of the larger of it and `hidden_size`
-    for each token, `gated` of `[num_tokens, intermediate_size]`; both are written.
+    `attended_size` is the size of one token's attention output. For each token, x has room for
+    `attended_size` or `hidden_size` float32, whichever is larger. `gated` is float32 `[num_tokens,
+    intermediate_size]`. Both are written.
     """
 
     _fields_ = _fields(
@@ -70,14 +71,14 @@ def _counter(pointer, index):
 
 @compiled()
 def _wait(a):
-    """Until all threads are here."""
+    """Wait until all threads are here."""
     if a.barrier != 0:
         call(a.barrier)
 
 
 @compiled()
 def _vector(address, size, like):
-    """`[size]` at an address, or an empty one where there is none."""
+    """The vector `[size]` at an address; an empty one if the address is 0."""
     return as_array(pointer_like(address, like), (size if address != 0 else 0,))
 
 
@@ -89,9 +90,10 @@ def _panels(address, num_rows, num_columns, like):
 
 @compiled()
 def _before(pointer, like):
-    """The first half. `like` is an empty array of the model's numbers: it tells their dtype, and stands in
-    for a vector that is missing. The counters are the first fields of the arguments, in the order of the
-    parts.
+    """The first half of a layer.
+
+    `like` is an empty array in the model's dtype; it also stands in for a missing vector. The counters are
+    the first fields of the arguments, in the order of the operations.
     """
     a = as_array(pointer, 1)[0]
     num_heads = a.num_queries + 2 * a.num_kv_heads

@@ -1,4 +1,4 @@
-"""The norm behind the last layer in one pass: PyTorch makes five, each with the overhead of a call."""
+"""The norm after the last layer in one pass. PyTorch makes five passes, each with the overhead of a call."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from minipaged.cpu.layers.norm_loops import NormArguments, norm_bfloat16, norm_f
 from minipaged.model.layer import RMSNorm
 
 NORMING = 3e-4
-"""About how many microseconds a number takes."""
+"""About how many microseconds the norm of one number takes."""
 
 
 class CompiledNorm(nn.Module):
     """An `RMSNorm` for the CPU, in float32 or bfloat16.
 
     Args:
-        norm: whose weight it computes with.
+        norm: has the weight.
     """
 
     def __init__(self, norm: RMSNorm) -> None:
@@ -44,12 +44,12 @@ class CompiledNorm(nn.Module):
         return result
 
     def call(self, x: Tensor, result: Tensor, *, num_threads: int | None = None) -> Call:
-        """`forward`, yet to be run. The call keeps no tensor alive that it is given.
+        """`forward` as a call that has not run yet. It does not keep its tensors alive.
 
         Args:
-            x: as there, contiguous.
+            x: as in `forward`, contiguous.
             result: `[T, size]`, written.
-            num_threads: to use; as many as pay if not given.
+            num_threads: number of threads to use. If it is not given, the amount of work decides.
         """
         num_rows, size = x.shape
         arguments = NormArguments(

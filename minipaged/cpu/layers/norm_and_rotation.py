@@ -1,10 +1,10 @@
-"""The decoder's small work as single loops, compiled by numba: norm and rotation.
+"""The decoder's small operations, norm and rotation, as single loops compiled by numba.
 
-PyTorch makes five passes over the hidden states for a norm and eight for a rotation, and each pass has the
-overhead of a call: about as much as its work, when a step has few tokens.
+PyTorch makes five passes over the hidden states for a norm and eight for a rotation. Each pass has the
+overhead of a call. In a step of few tokens this overhead is about as long as the work itself.
 
-A function that begins with `share_` does its part of the work of several threads. Importing this module
-imports numba.
+Several threads call a function whose name begins with `share_`, and each does a part of its work. Importing
+this module imports numba.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def share_conversion(counter, x, result):
 
 @compiled()
 def share_rotation(counter, heads, num_queries, num_keys, q_norm, k_norm, eps, cos, sin):
-    """Norm, where there is one, and rotate queries and keys in place; a part is a token.
+    """Normalise (if there is a norm) and rotate queries and keys in place; a part is a token.
 
     Args:
         counter: gives each thread the numbers of its parts.
-        heads: `[T, H, D]`: queries, then keys, then what stays as it is.
-        num_queries, num_keys: how many of each.
+        heads: `[T, H, D]`: queries, then keys, then heads that are not changed.
+        num_queries, num_keys: numbers of query heads and key heads.
         q_norm, k_norm: `[D]`, or empty.
-        eps: of the norms.
+        eps: the epsilon of the norms.
         cos, sin: `[T, D / 2]`.
     """
     while True:

@@ -15,7 +15,7 @@ from minipaged.cpu.layers.norm_and_rotation import share_norm
 
 
 class NormArguments(ctypes.Structure):
-    """x `[num_rows, size]` and its result, `weight` `[size]`: addresses of the model's numbers."""
+    """Addresses of x and result `[num_rows, size]` and of `weight` `[size]`, all in the model's dtype."""
 
     _fields_ = (
         ("next_part", ctypes.c_int64),

@@ -1,4 +1,4 @@
-"""LayerWorkspace: what compiled layers write between their operations."""
+"""LayerWorkspace: memory for the intermediate results of compiled layers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from minipaged.model.config import ModelConfig
 
 
 class LayerWorkspace:
-    """Memory for one layer at a time, of one step. Compiled code is given its addresses, so it has to live as
-    long as they are in use.
+    """Memory for one layer at a time, in one step.
+
+    Compiled code uses its addresses, so it has to live until that code has run.
 
     Args:
         config: the model's shape.
-        num_tokens: T, most tokens that go through a half of a layer together.
+        num_tokens: T, the most tokens that go through a half of a layer together.
 
     Attributes:
-        x_address: of float32 `[T, hidden or what attention gives, the larger of the two]`.
-        gated_address: of float32 `[T, intermediate]`.
+        x_address: address of float32 `[T, N]`, where N is the larger of the hidden size and the size of
+            attention's output.
+        gated_address: address of float32 `[T, intermediate]`.
     """
 
     def __init__(self, config: ModelConfig, num_tokens: int) -> None:
         width = max(config.hidden_size, config.num_heads * config.head_dim)
-        # PyTorch's defaults may be another device and another dtype.
+        # PyTorch's default device and dtype may differ.
         self._x, self._gated = (
             torch.empty(num_tokens, size, dtype=torch.float32, device="cpu")  # [T, size]
             for size in (width, config.intermediate_size)
@@ -34,11 +36,13 @@ class LayerWorkspace:
 
 
 class WorkspaceOfThread(threading.local):
-    """A `LayerWorkspace` of its own for each Python thread, since several engines may compute with one
-    decoder at once. It is gone when the thread ends: take it anew for each call.
+    """One `LayerWorkspace` for each Python thread.
+
+    Several engines may use one decoder at the same time. The workspace goes when its thread ends, so ask for
+    it again in each call.
 
     Args:
-        config, num_tokens: of the workspace.
+        config, num_tokens: as in `LayerWorkspace`.
     """
 
     def __init__(self, config: ModelConfig, num_tokens: int) -> None:

@@ -1,10 +1,10 @@
 """Which matrix product is fastest on this CPU: measured when an engine is made.
 
-`torch.nn.functional.linear` goes to MKL in float32 and to oneDNN in bfloat16. Which of the two
-libraries is ahead depends on the processor and on the number of rows: on some, MKL takes twice as
-long as oneDNN, and on others it is ahead. Our own product needs the weights in panels, so it is taken for all
-numbers of rows or for none: processors that multiply matrices as such have libraries that no loop over
-vectors can match. So a short trial decides, for a few numbers of rows.
+`torch.nn.functional.linear` calls MKL in float32 and oneDNN in bfloat16. Which library is faster depends on
+the processor and on the number of rows: on some processors MKL takes twice as long as oneDNN, on others it is
+faster. Our own product needs the weights in panels, so it is used for all numbers of rows or for none. On
+processors with matrix instructions, no loop over vectors can match the libraries. So a short trial decides,
+for a few numbers of rows.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from minipaged.cpu.products.panel_linear import Product, fits_panels, in_panels,
 from minipaged.model.layer import Linear
 
 TRIAL_ROWS = (1, 8, 32, 128)
-"""A step's rows are few in decodes and many in prefills. Each trial decides for up to that many rows,
-the last for all that are more."""
+"""Numbers of rows to try: decodes have few rows, prefills many. Each trial decides for up to that many rows,
+and the last one also for more."""
 
 TRIAL_BYTES = 16 * 1024**2
-"""Weights read in one trial: more than the caches that a core has for itself, so that they come from
-memory, as they do in a step."""
+"""Bytes of weights read in one trial. This is more than a core's own caches hold, so the weights come from
+memory, as in a step."""
 
 ADVANTAGE = 1.2
-"""How much faster than PyTorch's own choice another must be. Libraries differ in the last bits of a
-sum: a machine should not choose one today and the other tomorrow because of a hair's breadth."""
+"""How many times faster than PyTorch's own choice another product must be. Libraries differ in the last bits
+of a sum, so a machine should not change its choice from day to day because of a tiny difference."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,15 @@ class ProductChoice:
     """The product to use, by the number of rows.
 
     Attributes:
-        by_rows: (at most so many rows, product), ascending.
-        beyond: for more rows than that.
+        by_rows: pairs (most rows, product), ascending.
+        beyond: the product for more rows.
     """
 
     by_rows: tuple[tuple[int, Product], ...] = ()
     beyond: Product = F.linear
 
     def __call__(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """A product like any other."""
+        """Multiply with the product for this number of rows."""
         for most_rows, product in self.by_rows:
             if len(x) <= most_rows:
                 return product(x, weight, bias)
@@ -58,8 +58,8 @@ class ChosenLinear(nn.Module):
     """A `Linear` that another product computes, with the same weights.
 
     Args:
-        linear: whose weights these are.
-        product: for weights in rows.
+        linear: has the weights.
+        product: multiplies by weights in rows.
     """
 
     def __init__(self, linear: Linear, product: Product) -> None:
@@ -74,23 +74,23 @@ class ChosenLinear(nn.Module):
 
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`F.linear` by oneDNN, also where PyTorch would choose another library.
+    """`F.linear` by oneDNN, even where PyTorch would choose another library.
 
     Raises:
-        RuntimeError: a build of PyTorch without oneDNN, or a dtype that it cannot multiply.
+        RuntimeError: PyTorch was built without oneDNN, or oneDNN cannot multiply this dtype.
     """
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 @torch.inference_mode()
 def choose_product(weights: Sequence[Tensor]) -> ProductChoice:
-    """Tries the products on some of a model's weights, with as many threads as torch has now.
+    """Try the products on some of a model's weights, with torch's current number of threads.
 
     Args:
-        weights: `[out, in]` each, on the CPU: those of a few layers. They are only read.
+        weights: `[out, in]` each, on the CPU, from a few layers. They are only read.
 
     Returns:
-        For each number of rows in `TRIAL_ROWS` the faster product. `F.linear` alone where oneDNN is
+        The faster product for each number of rows in `TRIAL_ROWS`. It is `F.linear` for all if oneDNN is
         missing, cannot multiply this dtype, or gives other results.
     """
     sample = _enough(weights)
@@ -102,12 +102,13 @@ def choose_product(weights: Sequence[Tensor]) -> ProductChoice:
 
 @torch.inference_mode()
 def panels_pay(weights: Sequence[Tensor], other: Product) -> bool:
-    """Whether weights in panels are ahead of another product, or not clearly behind, on the whole: the mean
-    of the ratios for the numbers of rows in `TRIAL_ROWS`.
+    """Whether panels are faster than another product, or not clearly slower.
+
+    The mean over the numbers of rows in `TRIAL_ROWS` decides.
 
     Args:
         weights: as for `choose_product`.
-        other: for weights in rows.
+        other: multiplies by weights in rows.
     """
     sample = [weight for weight in _enough(weights) if fits_panels(weight)]
     if not sample or not _agree(panel_linear, in_panels(sample[0]), sample[0]):
@@ -118,7 +119,7 @@ def panels_pay(weights: Sequence[Tensor], other: Product) -> bool:
 
 
 def _enough(weights: Sequence[Tensor]) -> list[Tensor]:
-    """The first of them, up to `TRIAL_BYTES`."""
+    """The first weights, up to `TRIAL_BYTES`."""
     sample: list[Tensor] = []
     num_bytes = 0
     for weight in weights:
@@ -130,11 +131,11 @@ def _enough(weights: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _agree(product: Product, own_weight: Tensor, weight: Tensor) -> bool:
-    """Whether a product works and computes what `F.linear` does, given the same weight in its own order."""
+    """Whether a product runs and agrees with `F.linear`; `own_weight` is `weight` in the product's order."""
     x = torch.linspace(-1, 1, 3 * weight.shape[1], dtype=weight.dtype).view(3, -1)  # [3, in]
     try:
         result = product(x, own_weight, None)  # [3, out]
-    except Exception:  # of any kind: a missing operator, numba's own, a compiler that fails
+    except Exception:  # any kind: a missing operator, an error of numba, a compiler that fails
         return False
     expected = F.linear(x, weight)  # [3, out]
     size = float(expected.abs().max())

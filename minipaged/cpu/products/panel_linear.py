@@ -1,10 +1,11 @@
 """Matrix products with weights in *panels*: the order in which the innermost loop reads them.
 
-A matrix `[out, in]` is kept as `[out / 32, in, 32]`: for each input the weights of 32 outputs lie side by
-side, so a processor multiplies them all by that input at once, and reads the whole panel in one stream. One
-panel goes over many rows of x before the next is read: a step of decodes reads each weight from memory once.
+A matrix `[out, in]` is kept as `[out / 32, in, 32]`: for each input, the weights of 32 outputs lie side by
+side. So a processor multiplies all 32 by that input at once, and reads the whole panel in one stream. A panel
+is multiplied by many rows of x before the next panel is read, so a step of decodes reads each weight from
+memory once.
 
-A row of the result does not depend on the other rows that are computed with it, not even in its last bit.
+A row of the result does not depend on the other rows of x, not even in its last bit.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class PanelLinear(nn.Module):
 
 
 class PanelEmbedding(nn.Module):
-    """An `Embedding` whose weight `[V / PANEL, hidden, PANEL]` is in panels: that of the logits as well."""
+    """An `Embedding` whose weight is in panels, `[V / PANEL, hidden, PANEL]`, as for the logits."""
 
     def __init__(self, panels: nn.Parameter) -> None:
         super().__init__()
@@ -56,7 +57,7 @@ class PanelEmbedding(nn.Module):
 
 
 def fits_panels(weight: Tensor) -> bool:
-    """Whether a matrix can be kept in panels: float32 or bfloat16, on the CPU, its outputs in full panels."""
+    """Whether a matrix can be kept in panels: float32 or bfloat16, on the CPU, in whole panels."""
     fits = weight.dim() == 2 and len(weight) % PANEL == 0 and weight.shape[1] > 0
     return fits and weight.dtype in (torch.float32, torch.bfloat16) and weight.is_cpu
 
@@ -67,12 +68,12 @@ def in_panels(weight: Tensor) -> Tensor:
 
 
 def in_rows(panels: Tensor) -> Tensor:
-    """The matrix `[out, in]` of which `in_panels` made these; a copy."""
+    """The inverse of `in_panels`: a copy of the matrix, `[out, in]`."""
     return panels.transpose(1, 2).flatten(0, 1)
 
 
 def product_threads(num_weights: int, num_rows: int) -> int:
-    """How many threads to use for products with so many weights in all."""
+    """How many threads to use for products with `num_weights` weights in all."""
     return threads_for(num_weights * (READING + num_rows * MULTIPLYING))
 
 
@@ -103,7 +104,7 @@ def panel_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
         next_part=0,
         num_threads=num_threads,
         x=rows.data_ptr(),
-        x_stride=max(rows.stride(0), num_columns),  # of a single row it may be anything
+        x_stride=max(rows.stride(0), num_columns),  # PyTorch may give a single row any stride
         num_rows=num_rows,
         num_columns=num_columns,
         weights=panels.data_ptr(),

@@ -16,7 +16,7 @@ from minipaged.cpu.products.tile import PANEL
 
 
 class ProductArguments(ctypes.Structure):
-    """x `[T, in]` times weights in panels `[num_panels, in, PANEL]` to result `[T, num_panels * PANEL]`."""
+    """x `[T, in]`, weights `[num_panels, in, PANEL]` and result `[T, num_panels * PANEL]`."""
 
     _fields_ = (
         ("next_part", ctypes.c_int64),
@@ -48,5 +48,5 @@ def product_float32(pointer):
 
 @shared_work(ProductArguments)
 def product_bfloat16(pointer):
-    """The same with bfloat16 weights."""
+    """The product with bfloat16 weights."""
     _product(pointer, np.empty(0, np.uint16))

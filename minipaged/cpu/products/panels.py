@@ -1,4 +1,4 @@
-"""Many rows of x times a panel of weights (`multiply_panel`) or two at once (`multiply_pair`), tile by tile.
+"""Multiply many rows of x by one panel of weights (`multiply_panel`) or by two (`multiply_pair`), in tiles.
 
 Importing this module imports numba.
 """
@@ -27,23 +27,26 @@ from minipaged.cpu.products.tile_rows import widen_rows
 Panels = NDArray[np.float32] | NDArray[np.uint16]
 
 DEPTH = 192
-"""Numbers of a row, at most, that are multiplied before the next rows are: so much of a panel (24 KB) stays
-in a core's nearest cache while all rows go over it. Of a pair of panels, half of it."""
+"""Most numbers of a row that are multiplied before the next rows. That much of a panel is 24 KB, and stays in
+a core's first-level cache while all rows are multiplied by it. For a pair of panels it is half as many."""
 
 ROWS_BYTES = 320 * 1024
-"""Of x, at once: so much stays in a core's second cache, while all panels go over it."""
+"""Most bytes of x at once: they stay in a core's second-level cache while all panels are used."""
 
 
 @compiled()
 def rows_at_once(num_columns: int) -> int:
-    """How many rows of x, at most, should go over all panels together."""
+    """The most rows of x that should be multiplied by all panels together."""
     return max(TILE_ROWS, ROWS_BYTES // (4 * num_columns) // TILE_ROWS * TILE_ROWS)
 
 
 @compiled()
 def pairs_pay(num_rows: int, panels: Panels) -> bool:
-    """Whether to multiply panels in pairs: from where on the rows fill more than one tile. Two, if the
-    weights have to be widened first."""
+    """Whether to multiply panels in pairs.
+
+    Pairs pay if the rows fill more than one tile, or more than two if the weights have to be widened
+    first.
+    """
     return WIDE_PAYS and num_rows > TILE_ROWS * 4 // panels.itemsize
 
 
@@ -61,12 +64,13 @@ def multiply_panel(
     Args:
         x: `[T, in]`, its rows contiguous.
         panels: `[P, in, PANEL]`, float32 or the bits of bfloat16, contiguous.
-        panel: which one.
-        following: the one that is multiplied next: it is fetched into the caches meanwhile.
+        panel: its index.
+        following: the index of the panel that is multiplied next. It is fetched into the caches meanwhile.
         result: `[T or more, column + PANEL or more]`, written.
-        column: the first of its columns.
+        column: the first column of `result` to write.
     """
-    # From the outside: pieces of a panel (the nearest cache holds one), tiles (their sums are in registers).
+    # The outer loop goes over pieces of a panel that fit the first-level cache, the inner one over tiles,
+    # whose sums stay in registers.
     num_rows, num_columns = x.shape
     num_pieces = (num_columns + DEPTH - 1) // DEPTH
     num_tiles = (num_rows + TILE_ROWS - 1) // TILE_ROWS
@@ -75,7 +79,7 @@ def multiply_panel(
         start, stop = num_columns * piece // num_pieces, num_columns * (piece + 1) // num_pieces
         more = piece + 1 < num_pieces
         next_panel, next_start = (panel, stop) if more else (following, 0)
-        # Tiles of about the same height: for one of a single row the weights are loaded for little.
+        # All tiles have about the same height: a tile of a single row would load the weights for little work.
         for tile in range(num_tiles):
             top, bottom = num_rows * tile // num_tiles, num_rows * (tile + 1) // num_tiles
             multiply_tile(
@@ -99,12 +103,12 @@ def multiply_pair(
     workspace: NDArray[np.float32],
     result: NDArray[np.float32],
 ) -> None:
-    """`multiply_panel` of two panels at once: the second one's columns of `result` are next to the first's.
+    """`multiply_panel` for two panels at once; the second panel's columns follow the first's.
 
     Args:
-        x, panels: as there, if `pairs_pay`.
-        pair: which ones.
-        following: those that are fetched meanwhile.
+        x, panels: as in `multiply_panel`.
+        pair: the indices of the two panels.
+        following: the indices of the panels to fetch meanwhile.
         workspace: `[2, DEPTH / 2, PANEL]`, written.
         result: `[T or more, 2 * PANEL]`, written.
     """
@@ -151,7 +155,7 @@ def _as_float32_in_compiled_code(panel, start, stop, workspace):
 
 
 as_float32 = cast(Callable[..., tuple[NDArray[np.float32], int, int]], _as_float32)
-"""(panel `[in, PANEL]`, start, stop, workspace) -> the corner of its weights from start to stop, as float32.
+"""(panel `[in, PANEL]`, start, stop, workspace) -> the corner of the panel's rows start to stop, in float32.
 
-Those of bfloat16 are written to `workspace`: so they are converted once, and not for each tile.
+bfloat16 weights are converted into `workspace` once, and not again for each tile.
 """

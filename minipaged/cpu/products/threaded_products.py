@@ -17,7 +17,7 @@ def share_product(counter, num_threads, x, panels, bias, residual, result):
     """Fill `result` with x Wᵀ + bias + residual, together with the other threads that call this.
 
     Args:
-        counter: gives each thread the numbers of its parts, which are panels or pairs of them.
+        counter: gives each thread the numbers of its parts. A part is a panel or a pair of panels.
         num_threads: about how many threads share the work.
         x: float32 `[T, in]`, its rows contiguous.
         panels: `[P, in, PANEL]`.
@@ -60,7 +60,7 @@ def share_gated_product(counter, num_threads, x, panels, like, result):
     Args:
         counter, num_threads, x: as in `share_product`.
         panels: `[2 * P, in, PANEL]`: first all of the gate's, then all of up's.
-        like: an array of the model's numbers, to which all is rounded.
+        like: an array in the model's dtype. Results are rounded to it.
         result: float32 `[T, P * PANEL]`, written.
     """
     num_rows, num_columns = x.shape
@@ -84,8 +84,11 @@ def share_gated_product(counter, num_threads, x, panels, like, result):
 
 @compiled()
 def _workspaces_for(num_rows, num_columns):
-    """How many rows of x go over the panels together; what they make of a pair of panels, float32 `[rows,
-    2 * PANEL]`; and the workspace of `multiply_pair`."""
+    """How many rows of x are multiplied together, and the memory for it.
+
+    The memory is float32 `[rows, 2 * PANEL]` for the results of a pair of panels, and the workspace of
+    `multiply_pair`.
+    """
     at_once = max(1, min(rows_at_once(num_columns), num_rows))
     tile = aligned(at_once * 2 * PANEL).reshape(at_once, 2 * PANEL)
     return at_once, tile, aligned(DEPTH * PANEL).reshape(2, DEPTH // 2, PANEL)
@@ -93,14 +96,16 @@ def _workspaces_for(num_rows, num_columns):
 
 @compiled()
 def _pairs_of(num_rows, panels, num_threads):
-    """How many pairs to make of panels: as many for each thread. Those that are left are parts of their own,
-    so that threads have as much to do."""
+    """How many pairs of panels to make: the same number for each thread.
+
+    The remaining panels are single parts, so that all threads have about the same work.
+    """
     return len(panels) // (2 * num_threads) * num_threads if pairs_pay(num_rows, panels) else 0
 
 
 @compiled()
 def _panels_of(part, num_pairs):
-    """The first and the last panel of a part: the pairs come first."""
+    """The first and the last panel of a part. Parts that are pairs come first."""
     if part < num_pairs:
         return 2 * part, 2 * part + 1
     return num_pairs + part, num_pairs + part

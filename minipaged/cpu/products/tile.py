@@ -1,9 +1,9 @@
 """The innermost loops of a matrix product (`multiply_tile`, `multiply_wide_tile`): all sums in registers.
 
-A product spends its time here, so what stands in the registers matters: with R rows of x and P columns of
-the result, one step of the loop reads P weights and R numbers of x and does R × P multiplications. Sums
-that lived in memory, as an array in Python does, would be read and written in every step. So this loop is
-written in LLVM's terms, which has vectors as values, and LLVM finds the registers.
+A product spends its time here, so the use of registers matters. With R rows of x and P columns of the result,
+one step of the loop reads P weights and R numbers of x, and does R × P multiplications. If the sums were in
+an array, each step would read them from memory and write them back. So this loop is written as LLVM code, in
+which vectors are values, and LLVM assigns the registers.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from minipaged.cpu.arithmetic.vectors import (
 from minipaged.cpu.compiler.instructions import CACHE_LINE, INT64, emit_prefetch
 
 PANEL = 32
-"""Outputs of a matrix product that lie side by side: two of LLVM's vectors. The order of weights in panels
-(see `panel_linear.py`) and the loops over them agree on it."""
+"""Columns of a panel: outputs of a product whose weights lie side by side (see `panel_linear.py`). They are
+two LLVM vectors."""
 
 TILE_ROWS = 12 if HAS_AVX512 else 3
-"""Rows of a tile, at most: 2 vectors of sums each, and 2 of weights, should fill the registers."""
+"""Most rows of a tile: 2 vectors of sums for each row, and 2 of weights, should fill the registers."""
 
 WIDE_ROWS = 6 if HAS_AVX512 else 1
-"""Rows of a wide tile, of two panels, at most: 4 vectors of sums each, and 4 of weights."""
+"""Most rows of a wide tile, which has two panels: 4 vectors of sums for each row, and 4 of weights."""
 
 WIDE_PAYS = HAS_AVX512
-"""Whether wide tiles multiply many rows faster. For 24 multiplications of vectors one of 6 rows loads 10
-operands, a tile of 12 rows 14."""
+"""Whether wide tiles are faster for many rows. For 24 vector multiplications, a wide tile of 6 rows loads 10
+operands, and a tile of 12 rows loads 14."""
 
 
 @intrinsic
@@ -76,8 +76,8 @@ def _multiply_tile(typing_context, num_rows, depth, x, weights, result, resume, 
 multiply_tile = cast(Callable[..., None], _multiply_tile)
 """result[r, p] = (result[r, p] if resume else 0) + Σ over d of x[r, d] × weights[d, p].
 
-Every sum is taken in the order of d, one number after the other, so it does not depend on how many rows
-there are. The matrices are given by their corners (see `vectors.matrix_of`); nothing checks their bounds.
+Every sum is taken in the order of d, so it does not depend on the number of rows. The matrices are given by
+their corners (see `vectors.matrix_of`). Their bounds are not checked.
 
 Args:
     num_rows: 1 to `TILE_ROWS`.
@@ -85,10 +85,10 @@ Args:
     x: float32 `[num_rows, depth]`.
     weights: `[depth, PANEL]`, float32, or the 16 bits of bfloat16.
     result: float32 `[num_rows, PANEL]`.
-    resume: whether `result` holds sums to go on from.
-    following: like `weights`, from where on to fetch into the caches meanwhile what is multiplied next.
-    step: by how many bytes each d gets further with that, at most a row of weights. Not faster than need be:
-        memory that is asked for more than it can give keeps this loop waiting, too.
+    resume: whether `result` already holds sums to add to.
+    following: the weights that are multiplied next, given as `weights`. They are fetched into the caches.
+    step: how many bytes of `following` each d fetches, at most a row of weights. It should not be more than
+        necessary: if memory is asked for more than it can deliver, this loop has to wait, too.
 """
 
 
@@ -125,15 +125,15 @@ def _multiply_wide_tile(
 
 
 multiply_wide_tile = cast(Callable[..., None], _multiply_wide_tile)
-"""`multiply_tile` of two panels at once: result[r, p] of the first, and of the other result[r, PANEL + p].
+"""`multiply_tile` for two panels; the second one's sums are in result[r, PANEL + p].
 
 Args:
     num_rows: 1 to `WIDE_ROWS`.
-    depth, x, resume: as of `multiply_tile`.
+    depth, x, resume: as in `multiply_tile`.
     weights, others: float32 `[depth, PANEL]`.
     result: float32 `[num_rows, 2 * PANEL]`.
-    following, others_following: like `following` of `multiply_tile`, for either, of any numbers.
-    step: as of `multiply_tile`, at most a cache line.
+    following, others_following: as `following` in `multiply_tile`, for the two panels, of any dtype.
+    step: as in `multiply_tile`, at most a cache line.
 """
 
 
@@ -167,15 +167,16 @@ def _multiply_scattered(typing_context, num_rows, depth, x, addresses, following
 
 
 multiply_scattered = cast(Callable[..., None], _multiply_scattered)
-"""`multiply_tile`, which resumes, of weights whose rows lie anywhere: row d is at addresses[d] + offset.
+"""`multiply_tile` with `resume`, for scattered rows of weights: row d is at addresses[d] + offset.
 
 Args:
-    num_rows, depth, x: as of `multiply_tile`.
+    num_rows, depth, x: as in `multiply_tile`.
     addresses: int64 `[depth or more]`, in bytes.
-    following: like `addresses`, of the rows that are multiplied next: fetched into the caches meanwhile.
+    following: like `addresses`, of the rows that are multiplied next. They are fetched into the caches
+        meanwhile.
     offset: bytes.
     like: an array of the weights' dtype.
-    result: float32 `[num_rows, PANEL]`, holds sums to go on from.
+    result: float32 `[num_rows, PANEL]`, with the sums to add to.
 """
 
 
@@ -185,10 +186,10 @@ def _lines_from(builder, address, number_bytes):
 
 
 def _emit_loop(builder, num_rows, num_panels, depth, x, rows_at, number_bytes, result, resume):
-    """The loop, for a number of rows and of panels that are known here.
+    """Emit the loop for fixed numbers of rows and panels.
 
-    `rows_at(d)` gives the addresses of row d of the weights, one for each panel, and those of the cache lines
-    to fetch meanwhile.
+    `rows_at(d)` gives the addresses of row d of the weights, one for each panel, and the addresses of the
+    cache lines to fetch meanwhile.
     """
     columns = range(0, num_panels * PANEL, LANES)
     x_rows = [row_of(builder, x, row) for row in range(num_rows)]  # addresses

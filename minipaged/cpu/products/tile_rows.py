@@ -1,7 +1,7 @@
-"""What is done with a panel's rows beside multiplying: to write sums to their place, to gate, to widen.
+"""The work on a panel's rows besides multiplying: writing sums to the result, gating, and widening.
 
-They are as wide as a panel, two vectors, so loops of vectors have nothing to choose at run time. numba's own
-took longer for 32 numbers than the sums in them took to write: it asks for each row whether arrays overlap.
+These loops are written with vectors: a row of a panel is always two. numba's own loop checks for each row
+whether arrays overlap, which took longer than writing the 32 sums.
 
 Importing this module imports numba.
 """
@@ -73,16 +73,16 @@ def _write_rows(typing_context, num_rows, sums, bias, residual, has_residual, re
 
 
 write_rows = cast(Callable[..., None], _write_rows)
-"""result[r, p] = sums[r, p] + bias[p] + residual[r, p], rounded before the residual is added, and after.
+"""result[r, p] = sums[r, p] + bias[p] + residual[r, p], rounded before and after the residual is added.
 
-The matrices are given by their corners (see `vectors.matrix_of`); nothing checks their bounds.
+The matrices are given by their corners (see `vectors.matrix_of`). Their bounds are not checked.
 
 Args:
     num_rows: at least 1.
     sums: float32 `[num_rows, PANEL]`.
-    bias: the address of `[PANEL]`, of the numbers of `result`; 0 if there is none.
-    residual: `[num_rows, PANEL]`, of the numbers of `result`; it may be `result`.
-    has_residual: whether it is to be added.
+    bias: the address of `[PANEL]` in the dtype of `result`; 0 if there is none.
+    residual: `[num_rows, PANEL]` in the dtype of `result`; it may be `result`.
+    has_residual: whether to add the residual.
     result: `[num_rows, PANEL]`, float32 or the bits of bfloat16.
 """
 
@@ -119,13 +119,13 @@ gate_rows = cast(Callable[..., None], _gate_rows)
 Args:
     num_rows: at least 1.
     gate_up: float32, the corner of `[num_rows, 2 * PANEL]`.
-    like: an array of the model's numbers, to which everything is rounded.
+    like: an array in the model's dtype. Everything is rounded to it.
     result: float32, the corner of `[num_rows, PANEL]`.
 """
 
 
 def _emit_sigmoid(builder, x):
-    """1 / (1 + e⁻ˣ), by e to what is not above 0, so that it does not overflow."""
+    """1 / (1 + e⁻ˣ). It takes exp of −|x|, which does not overflow."""
     zero, one = (ir.Constant(VECTOR, [value] * LANES) for value in (0.0, 1.0))
     is_negative = builder.fcmp_ordered("<", x, zero)
     power = emit_exponential(builder, builder.select(is_negative, x, builder.fneg(x)))
@@ -152,4 +152,4 @@ def _widen_rows(typing_context, num_rows, source, result):
 
 
 widen_rows = cast(Callable[..., None], _widen_rows)
-"""`[num_rows, PANEL]` of any numbers as float32, from one corner to another; num_rows is at least 1."""
+"""Convert `[num_rows, PANEL]` at one corner to float32 at another; num_rows is at least 1."""

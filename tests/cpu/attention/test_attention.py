@@ -1,4 +1,4 @@
-"""CpuAttention gives what reference_attention gives, whatever lies in slots that are nobody's."""
+"""CpuAttention gives the same as reference_attention, whatever unused slots hold."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from minipaged.attention.reference import reference_attention
 from minipaged.cpu.attention.attention import CpuAttention
 from tests.attention.ragged import Heads, Span, Step, dense_attention, make_step, steps
+from tests.long_tests import examples
 from tests.torch_threads import torch_threads
 
-cpu_attention = CpuAttention()  # one for all: no step may see another's
+cpu_attention = CpuAttention()  # shared by all tests: no step may use another step's groups
 SMALL = Heads(num_kv_heads=2, group=2, head_dim=32)
-# (absolute, relative). The relative one matters above 4 alone, where one step of bfloat16 is 2 ** -5.
+# (absolute, relative). The relative one matters only above 4, where neighbouring bfloat16 differ by 2 ** -5.
 TOLERANCE = {torch.float32: (1e-5, 0.0), torch.bfloat16: (2e-2, 2**-8)}
 
 
@@ -31,13 +32,13 @@ def check(step: Step) -> None:
     assert torch.equal(step.query, query)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(step=steps())
 def test_float32(step: Step) -> None:
     check(step)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(step=steps(dtype=torch.bfloat16))
 def test_bfloat16(step: Step) -> None:
     check(step)
@@ -49,11 +50,12 @@ def test_bfloat16_scores_are_not_rounded() -> None:
     check(make_step(batch, Heads(3, 8, 128), 4, seed=982032, dtype=torch.bfloat16))
 
 
+@pytest.mark.long(keep=12)
 @pytest.mark.parametrize("num_kv_heads", [1, 2])
 @pytest.mark.parametrize("group", [1, 3, 4, 7, 8])
 @pytest.mark.parametrize("block_size", [1, 2, 4, 16, 32])
 def test_decodes_of_very_different_lengths(num_kv_heads: int, group: int, block_size: int) -> None:
-    """The short ones are padded up to the longest, with the null block and with blocks of NaN."""
+    """Short tables are padded to the longest one, with the null block and with blocks of NaN."""
     lengths = [1, 200, 2, 31, 32, 33, 64]
     batch = [Span(1, length, num_spare=i % 3) for i, length in enumerate(lengths)]
     check(make_step(batch, Heads(num_kv_heads, group, 32), block_size))
@@ -71,7 +73,7 @@ def test_against_the_textbook() -> None:
 
 
 def test_infinities_are_poison_too() -> None:
-    """Stale slots may hold Inf as well as NaN: 0 x Inf is NaN."""
+    """Unused slots may also hold Inf: 0 × Inf is NaN."""
     step = make_step([Span(1, 5, num_spare=2), Span(1, 40), Span(3, 6)], SMALL, 4)
     check(dataclasses.replace(step, kv_layer=step.kv_layer.nan_to_num(float("inf"))))
 
@@ -93,7 +95,7 @@ def test_large_scores_do_not_overflow() -> None:
 
 
 def test_queries_may_be_strided() -> None:
-    """Queries usually are a view into one fused projection."""
+    """Queries are usually a view into one fused projection."""
     step = make_step([Span(1, 9), Span(1, 30), Span(4, 12)], SMALL, 4)
     wide = torch.cat([step.query, torch.full_like(step.query, float("nan"))], dim=-1)
     strided = wide[..., : SMALL.head_dim]
@@ -103,7 +105,7 @@ def test_queries_may_be_strided() -> None:
 
 @pytest.mark.parametrize("num_threads", [2, 3, 8])
 def test_threads_share_large_decodes(num_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However the sequences fall to the threads, also if there are fewer of them than threads."""
+    """For any division among threads, even with fewer sequences than threads."""
     monkeypatch.setattr("minipaged.cpu.compiler.threads.WORTH_THREADS", 1e-3)
     with torch_threads(num_threads):
         for lengths in ([40], [1, 40], [40, 1, 1], [1] * 9, [3, 1, 200, 2, 5, 17, 60]):
@@ -112,7 +114,7 @@ def test_threads_share_large_decodes(num_threads: int, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("block", [-1, 10**6])
 def test_a_block_that_is_not_there_is_refused(block: int) -> None:
-    """Compiled code would read whatever lies there."""
+    """Compiled code would read any memory at that place."""
     step = make_step([Span(1, 9), Span(1, 30)], SMALL, 4)
     step.metadata.block_tables[1, 3] = block
     with pytest.raises(IndexError, match="a block table holds a block that is not one of the"):
@@ -142,7 +144,7 @@ def test_such_groups_in_bfloat16(group: int) -> None:
 
 
 def share_blocks(step: Step, num_blocks: int) -> Step:
-    """All sequences begin with the first one's blocks."""
+    """All sequences begin with the blocks of the first one."""
     tables = step.metadata.block_tables.clone()
     tables[:, :num_blocks] = tables[0, :num_blocks]
     return dataclasses.replace(step, metadata=dataclasses.replace(step.metadata, block_tables=tables))
@@ -151,14 +153,14 @@ def share_blocks(step: Step, num_blocks: int) -> Step:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("num_shared", [1, 16, 17, 33, 40])
 def test_sequences_with_a_common_beginning(num_shared: int, dtype: torch.dtype) -> None:
-    """More of them than go together, also where the common blocks end within a chunk."""
+    """More sequences than fit into a group, and common blocks that end within a chunk."""
     lengths = [161, 290, 170, 400, 161, 162, 163, 200, 255, 256, 257, 164]
     step = make_step([Span(1, length) for length in lengths], SMALL, 4, dtype=dtype)
     check(share_blocks(step, num_shared))
 
 
 def test_a_token_is_the_same_in_any_company() -> None:
-    """To the last bit: as a decode, beside others that begin with the same blocks, and in a prompt."""
+    """Equal to the last bit: as a single decode, in a group with the same first blocks, and in a prompt."""
     spans = [Span(1, length) for length in (161, 290, 170, 400)] + [Span(9, 140), Span(40, 40)]
     together = share_blocks(make_step(spans, SMALL, 4), 30)
     output = cpu_attention(together.query, together.kv_layer, together.metadata, SMALL.scale)

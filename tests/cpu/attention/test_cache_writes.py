@@ -1,4 +1,4 @@
-"""cpu_write_kv writes what write_kv writes, and nothing else."""
+"""cpu_write_kv writes the same as write_kv, and nothing else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_slot_that_is_not_there(slot: int) -> None:
     ones = torch.ones(3, 1, 8)
     with pytest.raises(IndexError, match=f"slot {slot} of token 1 "):
         cpu_write_kv(kv_layer, ones, ones, torch.tensor([3, slot, 4]))
-    assert float(kv_layer.sum()) == 2 * 2 * 8  # the other tokens' keys and values, in their own slots
+    assert float(kv_layer.sum()) == 2 * 2 * 8  # the keys and values of the other tokens, in their own slots
 
 
 def test_many_tokens_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_many_tokens_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> None
 def test_shapes_that_do_not_fit_are_refused(
     key: tuple[int, ...], value: tuple[int, ...], num_slots: int
 ) -> None:
-    """As PyTorch does: the loop would read and write what is not there."""
+    """As PyTorch does. The loop would read and write outside the tensors."""
     kv_layer = torch.zeros(2, 5, 4, 1, 8)
     with pytest.raises((IndexError, RuntimeError)):
         cpu_write_kv(kv_layer, torch.ones(key), torch.ones(value), torch.arange(num_slots))

@@ -1,4 +1,4 @@
-"""Which tokens of a step are grouped: each once, and only those that begin with the same blocks."""
+"""The groups of a step's tokens: each token is in one group, and a group shares its first blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that are made in one go: each in its order, by all threads, and anew each time."""
+"""Calls that are made in one go: in order, by all threads, and again in every run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AddArguments(ctypes.Structure):
 
 @shared_work(AddArguments)
 def double_and_count(pointer):
-    """target[i] = 2 × the source's number at the other end + 1: a part reads what any thread has written."""
+    """target[i] = 2 × source[-1 - i] + 1: so a part reads numbers that any thread has written."""
     a = as_array(pointer, 1)[0]
     source = as_array(pointer_to(a.source, "int64"), (SIZE,))
     target = as_array(pointer_to(a.target, "int64"), (SIZE,))

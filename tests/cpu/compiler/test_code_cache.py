@@ -1,4 +1,4 @@
-"""Compiled code is kept by the state of all sources that are compiled, and of no others."""
+"""The folder of compiled code depends on all sources that are compiled, and on no others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOPS = "from minipaged.cpu.compiler.compiled import compiled\n"
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package of one source with loops and one without, in the place of ours."""
+    """A package with one source that has loops and one that has none, in the place of ours."""
     (tmp_path / "package" / "cpu").mkdir(parents=True)
     (tmp_path / "package" / "cpu" / "loops.py").write_text(LOOPS)
     (tmp_path / "package" / "cpu" / "plain.py").write_text("import numpy\n")
@@ -54,7 +54,7 @@ def test_no_change_of_another_source_does(package: Path) -> None:
     assert sources_hash() == before
 
 
-# The sources themselves: which of them are compiled is read here once more, from their decorators.
+# The real sources: this test finds out again, from the decorators, which of them are compiled.
 
 CPU = Path(code_cache.__file__).parents[1]
 SOURCES = sorted(path.relative_to(CPU).as_posix() for path in CPU.rglob("*.py"))
@@ -68,7 +68,7 @@ def name_of(decorator: ast.expr) -> str:
 
 
 def compiled_functions(source: str) -> tuple[ast.Module, Definitions]:
-    """A file's tree, and its functions that are compiled, or that make code for those."""
+    """A file's syntax tree, and its functions that are compiled or that make code for compiled functions."""
     tree = ast.parse((CPU / source).read_text())
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if any(isinstance(each, ast.ImportFrom) and each.module == "llvmlite" for each in tree.body):
@@ -90,7 +90,7 @@ def copied_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_which_edits_recompile(source: str, copied_room: Path) -> None:
-    """Those of a file with loops, and of the one that says how loops are compiled."""
+    """For a file with loops, and for the file that says how loops are compiled."""
     before = sources_hash()
     with (copied_room / source).open("a") as file:
         file.write("# an edit\n")
@@ -100,7 +100,7 @@ def test_which_edits_recompile(source: str, copied_room: Path) -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_what_is_compiled_uses_nothing_of_other_files(source: str) -> None:
-    """It would go on with a constant that is no longer there."""
+    """Compiled code would keep using the old constant."""
     tree, functions = compiled_functions(source)
     nodes = [node for each in functions.values() for node in ast.walk(each)]
     used = {node.id for node in nodes if isinstance(node, ast.Name)}
@@ -185,7 +185,7 @@ def test_numbas_setting_is_put_back_whatever_two_threads_do_at_once(package: Pat
 
     def compile_something() -> None:
         with own_cache(), suppress(threading.BrokenBarrierError):
-            inside.wait()  # for the other, which must not come in
+            inside.wait()  # give the other thread time: it must not enter
 
     threads = [threading.Thread(target=compile_something) for _ in range(2)]
     for thread in threads:

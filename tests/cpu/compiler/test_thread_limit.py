@@ -1,4 +1,4 @@
-"""Fewer threads for a while: here and now alone, and never against what the user said."""
+"""Fewer threads for a while: only in this thread and this block, and never against the user's choice."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ assert torch.get_num_threads() == own
 
 
 def test_a_thread_that_begins_meanwhile_has_pytorchs_own_number() -> None:
-    """As `torch.set_num_threads` would not have it. In a process where PyTorch chose for itself."""
+    """`torch.set_num_threads` would fail here. The process is one in which PyTorch chose the number."""
     environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     done = subprocess.run(
         [sys.executable, "-c", THREADS_THAT_BEGIN],

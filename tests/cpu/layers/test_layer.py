@@ -1,4 +1,4 @@
-"""A layer's halves in compiled code against the same halves in PyTorch's terms."""
+"""The halves of a compiled layer, compared with the same halves in PyTorch."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
 from minipaged.model.layer import Layer
 from minipaged.model.rope import RotaryEmbedding
+from tests.long_tests import examples
 from tests.model.dense import packed_logits
 from tests.model.test_decoder import CPU, decoder_like, random_tokens
 from tests.oracle import FAMILIES, Family, config_of, make_config, make_hf_model
 from tests.torch_threads import torch_threads
 
 EPS = 2**-7
-"""How far two bfloat16 may be apart that were rounded from sums in different orders."""
+"""How far two bfloat16 may differ that were rounded from sums in different orders."""
 
 
 def two_kinds(config: ModelConfig, dtype: torch.dtype, seed: int = 0) -> tuple[Layer, CompiledLayer]:
-    """A layer with random weights in PyTorch's terms, and the same one compiled."""
+    """A layer with random weights in PyTorch, and the same layer compiled."""
     plain = Decoder(config, dtype, CPU)
     generator = torch.Generator().manual_seed(seed)
     for parameter in plain.parameters():
@@ -49,7 +50,7 @@ def inputs(config: ModelConfig, dtype: torch.dtype, num_tokens: int) -> tuple[Te
     return hidden.to(dtype), cos, sin, attended.to(dtype)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     family=st.sampled_from(FAMILIES),
     kv_heads=st.sampled_from([1, 2, 4]),
@@ -98,7 +99,7 @@ def test_the_halves(
 def test_a_token_is_the_same_in_any_company_and_on_any_threads(
     num_threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the last bit, also where a step goes through a half in pieces, the last of them not full."""
+    """Equal to the last bit, even if a step is cut into pieces and the last piece is not full."""
     config = config_of(make_config("llama"))
     _, fast = two_kinds(config, torch.float32)
     hidden, cos, sin, attended = inputs(config, torch.float32, 90)
@@ -118,7 +119,7 @@ def test_a_token_is_the_same_in_any_company_and_on_any_threads(
 @pytest.mark.parametrize(("hidden_size", "intermediate_size"), [(64, 4096), (2048, 64)])
 @torch.inference_mode()
 def test_wide_matrices(hidden_size: int, intermediate_size: int) -> None:
-    """Not all rows go over their panels together: x would leave the cache."""
+    """The rows are too many to be multiplied together: x would not stay in the cache."""
     config = config_of(
         make_config("llama", hidden_size=hidden_size, intermediate_size=intermediate_size, num_layers=1)
     )
@@ -168,7 +169,7 @@ def test_operands_that_are_views() -> None:
 
 
 def test_engines_in_two_threads_may_share_a_model() -> None:
-    """What a layer writes between its operations is not the other engine's."""
+    """Two engines do not share the intermediate results of a layer."""
     plain = decoder_like(make_hf_model(make_config("llama", vocab_size=256)))
     decoder = compiled_decoder(plain, required=True, takes_over=False)
     halves = [random_tokens(*lengths, vocab_size=256) for lengths in ((40, 3), (25, 60))]

@@ -1,4 +1,4 @@
-"""The norm behind the last layer, as PyTorch computes it."""
+"""The norm after the last layer gives PyTorch's results."""
 
 from __future__ import annotations
 

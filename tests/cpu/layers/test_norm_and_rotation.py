@@ -1,4 +1,4 @@
-"""The decoder's small loops against PyTorch, in float32 and in bfloat16's bits."""
+"""The decoder's small loops, compared with PyTorch in float32 and in bfloat16."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLOATS = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
 
 def array_of(tensor: Tensor) -> np.ndarray:
-    """The same memory, bfloat16 as its bits."""
+    """The same memory; a bfloat16 tensor as its bits."""
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
@@ -26,7 +26,7 @@ def randn(*shape: int, seed: int, dtype: torch.dtype) -> Tensor:
 
 
 def near(result: Tensor, expected: Tensor) -> bool:
-    """Equal but for the last bits: of a sum in another order, which may round to the next bfloat16."""
+    """Equal except for the last bits: a sum in another order may round to the next bfloat16."""
     rtol = 1e-5 if result.dtype == torch.float32 else 2**-7
     return torch.allclose(result.float(), expected.float(), rtol=rtol, atol=1e-5, equal_nan=True)
 

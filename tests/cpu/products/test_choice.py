@@ -1,4 +1,4 @@
-"""The choice of the matrix product: always the same result, and never one that does not work."""
+"""The choice of the matrix product: the result is always right, and a product that fails is never chosen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minipaged.cpu.products.panel_linear import Product, in_rows
 
 
 def marked(number: float) -> Product:
-    """A product that can be told by its result."""
+    """A product that can be recognised by its result."""
 
     def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return torch.full((len(x), len(weight)), number)
@@ -37,7 +37,7 @@ def test_onednn_gives_what_linear_gives(rows: int, with_bias: bool, dtype: torch
     weight = torch.randn(96, 64).to(dtype)
     if choose_product([weight]) == ProductChoice():
         pytest.skip("this PyTorch has no oneDNN")
-    x = torch.randn(rows, 80).to(dtype)[:, 8:72]  # rows that do not lie one behind the other
+    x = torch.randn(rows, 80).to(dtype)[:, 8:72]  # rows that are not contiguous
     bias = torch.randn(96).to(dtype) if with_bias else None
     expected = F.linear(x, weight, bias).float()
     result = linear_products.onednn_linear(x, weight, bias).float()
@@ -52,7 +52,7 @@ def test_the_faster_one_is_chosen_for_each_number_of_rows(monkeypatch: pytest.Mo
     monkeypatch.setattr(linear_products, "_agree", lambda product, own_weight, weight: True)
     choice = choose_product([torch.zeros(4, 4)])
     onednn = linear_products.onednn_linear
-    assert choice.by_rows == ((1, onednn), (8, F.linear), (32, F.linear))  # 0.9 is no clear advantage
+    assert choice.by_rows == ((1, onednn), (8, F.linear), (32, F.linear))  # 0.9 is not a clear advantage
     assert choice.beyond is onednn
     assert TRIAL_ROWS[-1] == 128
 
@@ -65,7 +65,7 @@ def test_a_product_that_does_not_work_is_not_used(monkeypatch: pytest.MonkeyPatc
         return F.linear(x, weight) + (0.01 if fault == "differs" else torch.nan)
 
     monkeypatch.setattr(linear_products, "onednn_linear", broken)
-    monkeypatch.setattr(linear_products, "ADVANTAGE", 0.0)  # anything that works would be chosen
+    monkeypatch.setattr(linear_products, "ADVANTAGE", 0.0)  # any product that works would be chosen
     assert choose_product([torch.randn(64, 64)]) == ProductChoice()
 
 
@@ -100,7 +100,7 @@ def test_panels_that_do_not_work_do_not_pay(monkeypatch: pytest.MonkeyPatch, fau
         return F.linear(x, in_rows(panels)) + (0.01 if fault == "differs" else torch.nan)
 
     monkeypatch.setattr(linear_products, "panel_linear", broken)
-    monkeypatch.setattr(linear_products, "ADVANTAGE", 1e9)  # anything that works would pay
+    monkeypatch.setattr(linear_products, "ADVANTAGE", 1e9)  # any product that works would pay
     assert not panels_pay([torch.randn(64, 64)], F.linear)
 
 

@@ -1,4 +1,4 @@
-"""Products with weights in panels: what `F.linear` gives, the same for a row in any company."""
+"""Products with weights in panels give `F.linear`'s results, and a row's result depends on no other row."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from minipaged.cpu.products.panel_linear import (
     panel_linear,
 )
 from minipaged.cpu.products.tile import PANEL
+from tests.long_tests import examples
 from tests.torch_threads import torch_threads
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     num_rows=st.integers(0, 40),
     num_panels=st.integers(1, 5),
@@ -48,8 +49,10 @@ def test_it_is_what_linear_gives(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_row_is_the_same_in_any_company(dtype: torch.dtype) -> None:
-    """To the last bit, also where a step is so large that its rows are computed in several goes, and whether
-    panels are multiplied in pairs or not."""
+    """Equal to the last bit, with panels in pairs or single.
+
+    The larger steps have so many rows that they are computed in several rounds.
+    """
     panels, x = in_panels(torch.randn(5 * PANEL, 700).to(dtype)), torch.randn(600, 700).to(dtype)
     together = panel_linear(x, panels, None)
     for first, last in ((0, 1), (7, 20), (13, 45), (400, 600)):

@@ -1,4 +1,4 @@
-"""What is done with a panel's rows, against PyTorch in both dtypes."""
+"""The operations on a panel's rows, compared with PyTorch in both dtypes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def widen(source, row, result):
 def test_sums_bias_and_residual(
     num_rows: int, with_bias: bool, with_residual: bool, in_place: bool, dtype: torch.dtype, seed: int
 ) -> None:
-    """As PyTorch adds them up, to the last bit: a bfloat16 product is rounded before the residual comes."""
+    """Equal to PyTorch to the last bit: a bfloat16 product is rounded before the residual is added."""
     sums = randn(num_rows, PANEL, seed=seed, dtype=torch.float32)
     bias = randn(PANEL if with_bias else 0, seed=seed + 1, dtype=dtype)
     result = randn(num_rows + 2, PANEL + 8, seed=seed + 2, dtype=dtype)
@@ -62,7 +62,7 @@ def test_sums_bias_and_residual(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_is_no_number_stays_what_it_is(dtype: torch.dtype) -> None:
     sums = torch.tensor([[torch.nan, torch.inf, -torch.inf, 3.4e38] * (PANEL // 4)])
-    # A NaN of which bfloat16 has no bit, and one that would overflow if it was rounded up.
+    # A NaN whose bits are all lost in bfloat16, and one that would overflow if it were rounded up.
     sums.view(torch.int32)[0, :2] = torch.tensor([0x7F800001, 0x7FFFFFFF])
     result = torch.empty(1, PANEL, dtype=dtype)
     write(sums.numpy(), array_of(result[0, :0]), array_of(result), False, array_of(result), 0, 0)
@@ -83,7 +83,7 @@ def test_gates(num_rows: int, dtype: torch.dtype, scale: float, seed: int) -> No
 
 
 def test_a_bfloat16_gate_is_rounded_before_it_is_multiplied() -> None:
-    """As PyTorch does it. A float32's last bit turns the rounding of one in many thousands."""
+    """As in PyTorch. The last bit of a float32 changes the rounding of one number in many thousands."""
     gate_up = randn(200, 2 * PANEL, seed=0, dtype=torch.bfloat16)
     result = torch.empty(200, PANEL)
     gate(gate_up.float().numpy(), array_of(gate_up), result.numpy())

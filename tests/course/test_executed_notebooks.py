@@ -1,9 +1,5 @@
-"""Runs every notebook, with the solutions and with untouched exercises.
-
-    pytest tests/course/run_notebooks.py
-
-Not part of a plain `pytest`, whose files are called `test_…`: it takes up to a minute for each.
-"""
+"""Runs every notebook, with the solutions and with untouched exercises. Each takes up to a minute, so the
+short run has only one."""
 
 from __future__ import annotations
 
@@ -19,9 +15,10 @@ from minipaged.course.generate import stub_of
 from minipaged.course.notebooks import cells_of, execute
 
 MOST_SECONDS = 60
-"""Of processor time, all checks in it included. A reader with two cores waits for less than that."""
+"""The most processor time of a notebook, including its checks. A reader with two cores waits less."""
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("chapter", registry.chapters(), ids=lambda chapter: chapter.stem)
 @pytest.mark.parametrize("whose", ["solutions", "untouched"])
 def test_a_notebook_runs_to_its_end(chapter: Chapter, whose: str, tmp_path: Path) -> None:
@@ -47,6 +44,7 @@ def _seconds_of_ended_processes() -> float:
     return times.children_user + times.children_system
 
 
+@pytest.mark.long
 def test_the_notebooks_become_slides(tmp_path: Path) -> None:
     from nbconvert import SlidesExporter
 
@@ -54,4 +52,4 @@ def test_the_notebooks_become_slides(tmp_path: Path) -> None:
         copy = shutil.copy(folders.notebook_file(chapter), tmp_path)
         html, _ = SlidesExporter().from_filename(str(copy))
         assert html.count("<section") > 10
-        assert "No description has been provided" not in html  # nbconvert's words for an image without any
+        assert "No description has been provided" not in html  # as nbconvert says of a bare image
