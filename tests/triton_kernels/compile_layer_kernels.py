@@ -54,7 +54,7 @@ class Compiled:
         }
 
 
-def compiled(capability: int, dtype: torch.dtype, hidden: int, head_dim: int) -> list[dict[str, object]]:
+def compiled(capability: int, dtype: torch.dtype, hidden: int, head_dim: int) -> list[dict[str, str | int]]:
     """A row for each kernel, as a model of this shape launches it."""
     replaced = {name: Compiled(getattr(layer_kernels, name), capability) for name in KERNELS}
     originals = {name: getattr(layer_kernels, name) for name in KERNELS}
@@ -68,7 +68,7 @@ def compiled(capability: int, dtype: torch.dtype, hidden: int, head_dim: int) ->
     layer_kernels.silu_times(torch.zeros(1, 6 * hidden, dtype=dtype))
     for name, original in originals.items():
         setattr(layer_kernels, name, original)
-    return [{"kernel": name, "capability": capability} | each.resources for name, each in replaced.items()]
+    return [{"kernel": name, "capability": capability, **each.resources} for name, each in replaced.items()]
 
 
 def main() -> None:

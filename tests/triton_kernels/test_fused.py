@@ -204,12 +204,12 @@ def launches_of_a_step(
     )
     counts: list[Counter[str]] = []
 
-    def count(step: Callable[[], None]) -> Replay:
+    def count(run: Callable[[], None]) -> Replay:
         launches.names.clear()
         with launches:
-            step()
+            run()
         counts.append(Counter(launches.names))
-        return step
+        return run
 
     DecodeGraphs(decoder, layout, max_num_seqs=num_seqs, max_model_len=4096, capture=count)
     return counts[0]  # the largest step is recorded first
