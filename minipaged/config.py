@@ -73,10 +73,11 @@ class EngineConfig:
         attention_backend: `"reference"`, `"cpu"`, `"triton"`, or `"auto"`: `cpu` on a CPU, `triton` on
             cuda, otherwise `reference`. On a CPU, `triton` runs under Triton's interpreter, which is slow
             and meant for learning and tests.
-        compiled_layers: whether a model on a CPU runs in compiled code (`minipaged/cpu/`), or in the PyTorch
-            of `minipaged/model/`. `None`: compiled with the attention backend `cpu`, if the compiled code
-            computes this model and is fast on this processor; PyTorch with `reference`, and so at stages 1
-            to 4.
+        compiled_layers: whether a model runs in compiled code, or in the PyTorch of `minipaged/model/`. On a
+            CPU the code is in `minipaged/cpu/`; on cuda, kernels of `minipaged/triton_kernels/` take the
+            place of PyTorch's small ones. `None`: compiled with the attention backends `cpu` and `triton`, if
+            the compiled code computes this model and is fast on this processor; PyTorch with `reference`, and
+            so at stages 1 to 4.
         enforce_eager: `True` turns off recorded decode steps. These are CUDA graphs on a CUDA device with
             the backend `triton`, captured when the engine is created. On a CPU with compiled layers and the
             backend `cpu`, they are a list of calls that is recorded once. See

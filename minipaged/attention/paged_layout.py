@@ -10,7 +10,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from minipaged.attention.metadata import AttentionFn, AttentionMetadata
-from minipaged.kv.block_table import PadBlockTables, SlotMapping, pad_block_tables
+from minipaged.kv import block_table
+from minipaged.kv.block_table import PadBlockTables, SlotMapping, decode_slots, pad_block_tables
 from minipaged.kv.cache import KVCache, WriteKV
 from minipaged.model.decoder import AttendFn
 from minipaged.runner.step_batch import StepBatch
@@ -55,6 +56,8 @@ class PagedLayout:
         self._write_kv = write_kv
         self._slot_mapping = slot_mapping
         self._pad_tables = pad_tables
+        # The engine's own functions have a faster twin for decode steps.
+        self._is_own = slot_mapping is block_table.slot_mapping and pad_tables is pad_block_tables
 
     @property
     def block_size(self) -> int:
@@ -63,15 +66,21 @@ class PagedLayout:
 
     def locate(self, batch: StepBatch) -> Located:
         tables = [item.seq.block_table.ids for item in batch.items]
-        slots = [
-            self._slot_mapping(table, *span, self.block_size)
-            for table, span in zip(tables, batch.spans, strict=True)
-        ]
+        block_tables = self._pad_tables(tables)  # [S, M]
+        if batch.is_decode and self._is_own:
+            slots = decode_slots(block_tables, batch.positions, self.block_size)  # [S]
+        else:
+            slots = np.concatenate(  # [T]
+                [
+                    self._slot_mapping(table, *span, self.block_size)
+                    for table, span in zip(tables, batch.spans, strict=True)
+                ]
+            )
         return Located(
             query_start_loc=batch.query_start_loc,
             seq_lens=np.array([end for _, end in batch.spans], dtype=np.int32),
-            block_tables=self._pad_tables(tables),
-            slot_mapping=np.concatenate(slots),
+            block_tables=block_tables,
+            slot_mapping=slots,
         )
 
     def attend(self, batch: StepBatch, located: Sequence[Tensor]) -> AttendFn:

@@ -123,13 +123,15 @@ def compile_variant(variant: Variant) -> Compiled:
         options=options,
     )
     code = compiled.asm
-    registers, spill_bytes = _in_cubin(code["cubin"]) if is_nvidia else _in_assembly(code["amdgcn"])
+    registers, spill_bytes = (
+        registers_and_spills(code["cubin"]) if is_nvidia else _in_assembly(code["amdgcn"])
+    )
     metadata = compiled.metadata
     needs = Resources(metadata.num_warps * metadata.warp_size, registers, metadata.shared)
     return Compiled(needs, spill_bytes, code["ttir"], code["ttgir"])
 
 
-def _in_cubin(cubin: bytes) -> tuple[int, int]:
+def registers_and_spills(cubin: bytes) -> tuple[int, int]:
     """Registers and bytes of stack of machine code, read by the CUDA toolkit's `cuobjdump`.
 
     These kernels use the stack only for spilled registers.

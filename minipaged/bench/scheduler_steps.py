@@ -21,11 +21,13 @@ from minipaged.kv.prefix_hash import PrefixHasher
 from minipaged.kv.size import blocks_needed
 from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.request import Request
-from minipaged.runner.model_runner import SequenceResult
-from minipaged.runner.step_batch import build_step_batch
+from minipaged.runner.decode_inputs import arrays_of, pad_rows
+from minipaged.runner.model_runner import results_of
+from minipaged.runner.step_batch import build_step_batch, find_logits_rows
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import SampledToken
 from minipaged.scheduler.scheduler import Scheduler
+from minipaged.transfer import pack
 
 TOKEN_ID = 5
 
@@ -49,12 +51,13 @@ class Pool:
 
 @dataclass
 class StepTimes:
-    """Seconds of the parts of each step.
+    """Seconds of CPU time of the parts of each step. Nothing in them waits.
 
     Attributes:
         schedule: making the plan of the requests to run and their blocks; hashing and caching full blocks.
-        prepare: making the input arrays: token ids, positions, slots and block tables.
-        take_in: appending tokens, extending outputs, and counting blocks.
+        prepare: making the input: token ids, positions, slots, block tables, and the rows to sample
+            from, packed for one copy to the device.
+        take_in: from the numbers that are read back to tokens in outputs, and counting blocks.
     """
 
     schedule: list[float] = field(default_factory=list)
@@ -154,21 +157,29 @@ def _step(
     usage: BlockUsage,
     times: StepTimes,
 ) -> None:
-    """A step of the engine without its model: every sequence gets the same token."""
-    began = time.perf_counter()
+    """A step of the engine whose replay does nothing: every sequence gets the same token.
+
+    How the rows are sampled is left out: the engine prepares that while the device computes.
+    """
+    began = time.process_time()
     plan = scheduler.schedule()
-    planned = time.perf_counter()
-    layout.locate(build_step_batch(plan.scheduled))
-    prepared = time.perf_counter()
-    held = ((request.block_usage, request.block_tables) for request in scheduler.queues.running)
-    count_blocks(usage, held, manager.num_blocks_in_tables)
-    for item in plan.scheduled:
-        sampled = [SampledToken(TOKEN_ID)]
+    planned = time.process_time()
+    batch = build_step_batch(plan.scheduled)
+    rows = find_logits_rows(batch)
+    arrays = arrays_of(batch, layout.locate(batch))
+    if batch.is_decode:  # it is replayed in a bucket of its size
+        arrays = pad_rows(arrays, len(batch.items))
+    pack([*arrays, rows.last], pin_memory=False)
+    prepared = time.process_time()
+    tokens = [SampledToken(TOKEN_ID) for _ in rows.samples]
+    count_blocks(usage, scheduler.queues.running, manager.num_blocks_in_tables)
+    for result in results_of(batch, rows, tokens):
+        item = result.item
         item.seq.num_computed_tokens += item.num_tokens
-        processors[item.request.request_id].take(SequenceResult(item, sampled, None, []))
+        processors[item.request.request_id].take(result)
     times.schedule.append(planned - began)
     times.prepare.append(prepared - planned)
-    times.take_in.append(time.perf_counter() - prepared)
+    times.take_in.append(time.process_time() - prepared)
 
 
 def locating_layout(block_size: int) -> PagedLayout:

@@ -44,7 +44,9 @@ from minipaged.runner.capture import on_device
 from minipaged.runner.decode_steps import make_capture, make_decode_steps
 from minipaged.runner.model_runner import ModelRunner
 from minipaged.runner.warm_up import warm_up
+from minipaged.sampling.sampler import DrawTokens, draw_tokens
 from minipaged.scheduler.scheduler import Scheduler
+from minipaged.triton_kernels.setup import prepare_triton
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def assemble(
         check_given_model(config, model)
     decoder = _choose_decoder(config, model.decoder, is_own=is_own)
     check_exactness(decoder.device, decoder.dtype)
-    if is_own and type(decoder) is not Decoder:
+    if is_own and decoder.device.type == "cpu" and type(decoder) is not Decoder:
         model = replace(model, decoder=decoder)  # it has taken over the weights
     with on_device(decoder.device):
         return _assemble_around(decoder, config, model, events)
@@ -122,7 +124,8 @@ def _assemble_around(
     )
     kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache.copy_slots, events)
     layout = _make_layout(config, decoder, kv_cache)
-    warm_up(config, decoder, layout, max_model_len=plan.max_model_len)
+    draws = _choose_draw(config, decoder.device)
+    warm_up(config, decoder, layout, draws, max_model_len=plan.max_model_len)
     runner = ModelRunner(
         decoder,
         kv_cache,
@@ -130,12 +133,13 @@ def _assemble_around(
         eos_token_ids=shape.eos_token_ids,
         swap_cache=None if num_cpu_blocks is None else SwapCache(kv_cache, num_cpu_blocks),
         decode_steps=make_decode_steps(config, decoder, layout, max_model_len=plan.max_model_len),
+        draw_tokens=draws,
     )
     return Machinery(model, plan, kv_manager, scheduler, kv_cache, runner)
 
 
 def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> Decoder:
-    """The decoder that computes a model: the plain one, or on a CPU possibly one in compiled code.
+    """The decoder that computes a model: the plain one, or one in compiled code (on CUDA, of fused kernels).
 
     Args:
         config: the settings.
@@ -146,13 +150,19 @@ def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> 
         ConfigError: `compiled_layers=True`, and the model cannot be compiled.
     """
     wanted = config.compiled_layers
-    on_cpu = decoder.device.type == "cpu"
-    if wanted and not on_cpu:
+    compiles_for = {"cpu": "cpu", "cuda": "triton"}  # the attention backend that goes with compiled layers
+    backend = compiles_for.get(decoder.device.type)
+    if wanted and backend is None:
         raise ConfigError(
-            f"compiled_layers=True needs device='cpu', not {str(decoder.device)!r}; leave it out"
+            f"compiled_layers=True needs device='cpu' or 'cuda', not {str(decoder.device)!r}; leave it out"
         )
     if wanted is None:
-        wanted = on_cpu and resolve_backend(config.attention_backend, decoder.device) == "cpu"
+        wanted = resolve_backend(config.attention_backend, decoder.device) == backend
+    if wanted and backend == "triton":
+        prepare_triton(decoder.device)  # before the import: Triton decides at import how it runs kernels
+        from minipaged.triton_kernels.fused import fused_decoder
+
+        return fused_decoder(decoder, required=config.compiled_layers is True)
     if not wanted and type(decoder) is Decoder:
         return decoder
     from minipaged.cpu.replace import compiled_decoder, plain_decoder  # imports numba
@@ -160,6 +170,16 @@ def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> 
     if not wanted:
         return plain_decoder(decoder)
     return compiled_decoder(decoder, required=config.compiled_layers is True, takes_over=is_own)
+
+
+def _choose_draw(config: EngineConfig, device: torch.device) -> DrawTokens:
+    """What draws tokens: on CUDA a kernel, where attention is one; otherwise what is read in `sampling/`."""
+    if device.type != "cuda" or resolve_backend(config.attention_backend, device) != "triton":
+        return draw_tokens
+    prepare_triton(device)  # before the import: Triton decides at import how it runs kernels
+    from minipaged.triton_kernels import sampling
+
+    return sampling.draw_tokens
 
 
 def _make_layout(config: EngineConfig, decoder: Decoder, kv_cache: KVCache) -> AttentionLayout:

@@ -49,10 +49,19 @@ class Detokenizer:
             that U+FFFD at the end may change (so no `clean_up_tokenization_spaces`).
         prompt_token_ids: the prompt. Its last tokens are the first context. Its text is never returned.
             If it ends inside a character, the output does not complete that character.
+        texts: the texts of single tokens as far as they are known, if they do not depend on the tokens
+            around them. It may be shared, and is filled here. A token of whole characters then needs no
+            window.
     """
 
-    def __init__(self, decode: Decode, prompt_token_ids: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        decode: Decode,
+        prompt_token_ids: Sequence[int] = (),
+        texts: dict[int, str] | None = None,
+    ) -> None:
         self._decode = decode
+        self._texts = texts
         self._context = _context_from_prompt(decode, prompt_token_ids)
         self._context_text = decode(self._context) if self._context else ""
         self._pending: list[int] = []
@@ -62,6 +71,12 @@ class Detokenizer:
     def append(self, token_id: int) -> str:
         """Add a token, and return the text that has become final. It may be empty, and never ends inside a
         character."""
+        if self._texts is not None and not self._pending:
+            text = self._texts.get(token_id)
+            if text is None:
+                text = self._texts[token_id] = self._decode([token_id])
+            if _REPLACEMENT not in text:
+                return text
         window_text = self._decode([*self._context, *self._pending, token_id])
         unchanged = window_text == self._context_text + self._pending_text
         if unchanged and _is_special(self._decode, token_id):

@@ -273,19 +273,20 @@ class LLMEngine:
         """Process the results of a step. Returns the processors of the requests that have new outputs."""
         self._num_steps += 1
         running = self.scheduler.queues.running
-        held = ((request.block_usage, request.block_tables) for request in running)
-        count_blocks(self._block_usage, held, self.kv_manager.num_blocks_in_tables)
+        count_blocks(self._block_usage, running, self.kv_manager.num_blocks_in_tables)
         advanced: dict[str, RequestProcessor] = {}
         for result in results:
             item = result.item
+            request = item.request
             item.seq.num_computed_tokens += item.num_tokens
-            self._block_usage.num_copied_blocks += len(item.copies)
-            item.request.block_usage.num_copied_blocks += len(item.copies)
-            processor = self._processors[item.request.request_id]
+            if item.copies:
+                self._block_usage.num_copied_blocks += len(item.copies)
+                request.block_usage.num_copied_blocks += len(item.copies)
+            processor = self._processors[request.request_id]
             num_tokens = processor.take(result)
             if num_tokens is not None:
                 self._generation_tokens += num_tokens
-                advanced[item.request.request_id] = processor
+                advanced[request.request_id] = processor
         for request_id, processor in advanced.items():
             if processor.request.is_finished:
                 self._forget(request_id)

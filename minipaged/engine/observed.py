@@ -17,10 +17,10 @@ from minipaged.stages import NUM_STAGES
 class ObservedOutputProcessor(OutputProcessor, Observed):
     """An `OutputProcessor` that tells what it does."""
 
-    def add_token(self, seq: Sequence, sampled: SampledToken) -> None:
+    def _append(self, seq: Sequence, sampled: SampledToken) -> None:
         sample = self._sample(seq)
         num_characters, num_tokens = len(sample.text), seq.num_tokens
-        super().add_token(seq, sampled)
+        super()._append(seq, sampled)
         seq_id = self.events.id_of(seq)
         if seq.num_tokens > num_tokens:
             self.events.emit(TokenSampled(seq_id, sampled.token_id, sample.text[num_characters:]))

@@ -39,8 +39,10 @@ class _SampleOutput:
             self.stop_checker = StopChecker(params.stop_strings, params.include_stop_str_in_output)
         self.detokenizer: Detokenizer | None = None
         if model.tokenizer is not None:
-            decode = partial(model.tokenizer.decode, skip_special_tokens=request.params.skip_special_tokens)
-            self.detokenizer = Detokenizer(decode, request.prompt_token_ids)
+            skip = request.params.skip_special_tokens
+            decode = partial(model.tokenizer.decode, skip_special_tokens=skip)
+            texts = model.tokenizer.texts_of_tokens(skip_special_tokens=skip)
+            self.detokenizer = Detokenizer(decode, request.prompt_token_ids, texts)
 
 
 class OutputProcessor:
@@ -56,6 +58,8 @@ class OutputProcessor:
         self._model = model
         self._tokenizer = model.tokenizer
         self._stop_names = _hidden_stops(request.params, model.tokenizer)
+        ends = () if request.params.ignore_eos else model.config.eos_token_ids
+        self._end_ids = {*ends, *request.params.stop_ids, *self._stop_names}
         self._samples: dict[int, _SampleOutput] = {}
         self._prompt_logprobs: list[PositionLogprobs | None] = [None]
         self._arrival_time = arrival_time
@@ -68,16 +72,16 @@ class OutputProcessor:
         Returns:
             The number of new output tokens; `None` in the middle of a prompt.
         """
-        seq, num_tokens = result.item.seq, result.item.num_tokens
-        self._add_prompt_logprobs(result.prompt_logprobs, seq.num_computed_tokens - num_tokens + 1)
-        if not result.sampled_tokens:
+        seq, tokens = result.item.seq, result.sampled_tokens
+        if result.prompt_logprobs:
+            first = seq.num_computed_tokens - result.item.num_tokens + 1
+            self._add_prompt_logprobs(result.prompt_logprobs, first)
+        if not tokens:
             return None
-        samples = [seq, *self._fork(seq, len(result.sampled_tokens) - 1)]
-        for sample, sampled in zip(samples, result.sampled_tokens, strict=True):
-            self.add_token(sample, sampled)
-            if sample.is_finished:
-                self._manager.free(sample)
-        return sum(sampled.error is None for sampled in result.sampled_tokens)
+        if len(tokens) == 1:
+            return self.add_token(seq, tokens[0])
+        samples = [seq, *self._fork(seq, len(tokens) - 1)]
+        return sum(map(self.add_token, samples, tokens))
 
     def _fork(self, parent: Sequence, count: int) -> list[Sequence]:
         """Make the other samples, which begin at the end of the prompt."""
@@ -89,55 +93,71 @@ class OutputProcessor:
         self.request.sequences += children
         return children
 
-    def add_token(self, seq: Sequence, sampled: SampledToken) -> None:
-        """Add a token to a sequence, and end the sequence if the token ends it.
+    def add_token(self, seq: Sequence, sampled: SampledToken) -> int:
+        """Add a token to a sequence. If the token ends the sequence, free its blocks.
 
         An error in the text of this request ends only this request. The error becomes its stop reason.
+
+        Returns:
+            The number of new tokens: 0 if none could be sampled, otherwise 1.
         """
         if self._first_token_time is None:
             self._first_token_time = time.monotonic()
-        sample = self._sample(seq)
+        self._append(seq, sampled)
+        if seq.finish_reason is not None:
+            self._manager.free(seq)
+        return 0 if sampled.error is not None else 1
+
+    def _append(self, seq: Sequence, sampled: SampledToken) -> None:
+        """Append a token and its text, and end the sequence if the token ends it."""
         if sampled.error is not None:
             self._finish(seq, "abort", sampled.error)
             return
         seq.token_ids.append(sampled.token_id)
         try:
-            self._append_text(seq, sample, sampled)
+            self._append_text(seq, self._sample(seq), sampled)
         except Exception as error:
             self._finish(seq, "abort", f"{type(error).__name__}: {error}")
 
     def _append_text(self, seq: Sequence, sample: _SampleOutput, sampled: SampledToken) -> None:
-        params = self.request.params
+        request, token_id = self.request, sampled.token_id
         if sampled.logprob is not None and sample.logprobs is not None:
             sample.logprobs.append(decode_logprobs(sampled.logprob, self._decode))
             sample.cumulative_logprob += sampled.logprob.logprob
+        num_output_tokens = len(seq.token_ids) - seq.num_prompt_tokens
         # Neither the first `min_tokens` tokens nor their text may end the output.
-        is_armed = seq.num_output_tokens > params.min_tokens
-        is_end = sampled.token_id in self._model.config.eos_token_ids and not params.ignore_eos
-        is_stop_id = sampled.token_id in params.stop_ids
-        if is_armed and (is_end or is_stop_id):
-            # As with a stop string, the text does not include the token that ends it.
-            if params.include_stop_str_in_output:
-                self._append_token_text(sample, sampled.token_id, is_armed)
-            self._finish(seq, "stop", None if is_end else sampled.token_id)
+        is_armed = num_output_tokens > request.params.min_tokens
+        if is_armed and token_id in self._end_ids:
+            self._end_at(seq, sample, token_id)
             return
-        stop_name = self._stop_names.get(sampled.token_id)
-        if is_armed and stop_name is not None:
-            self._finish(seq, "stop", stop_name)
-            if params.include_stop_str_in_output:
-                sample.text += stop_name
-            return
-        matched = self._append_token_text(sample, sampled.token_id, is_armed)
+        matched = None
+        if sample.detokenizer is not None:
+            matched = self._append_token_text(sample, sample.detokenizer, token_id, is_armed)
         if matched is not None:
             self._finish(seq, "stop", matched)
-        elif seq.num_output_tokens >= self.request.max_tokens:
+        elif num_output_tokens >= request.max_tokens:
             self._finish(seq, "length", None)
 
-    def _append_token_text(self, sample: _SampleOutput, token_id: int, is_armed: bool) -> str | None:
+    def _end_at(self, seq: Sequence, sample: _SampleOutput, token_id: int) -> None:
+        """End a sequence with a token that ends the output, whatever its text."""
+        params = self.request.params
+        is_end = token_id in self._model.config.eos_token_ids and not params.ignore_eos
+        if is_end or token_id in params.stop_ids:
+            # As with a stop string, the text does not include the token that ends it.
+            if params.include_stop_str_in_output and sample.detokenizer is not None:
+                self._append_token_text(sample, sample.detokenizer, token_id, True)
+            self._finish(seq, "stop", None if is_end else token_id)
+            return
+        stop_name = self._stop_names[token_id]
+        self._finish(seq, "stop", stop_name)
+        if params.include_stop_str_in_output:
+            sample.text += stop_name
+
+    def _append_token_text(
+        self, sample: _SampleOutput, detokenizer: Detokenizer, token_id: int, is_armed: bool
+    ) -> str | None:
         """Add a token's text. Returns the stop string that it completes, or `None`."""
-        if sample.detokenizer is None:
-            return None
-        delta = sample.detokenizer.append(token_id)
+        delta = detokenizer.append(token_id)
         if sample.stop_checker is None:
             sample.text += delta
             return None
@@ -145,7 +165,7 @@ class OutputProcessor:
         sample.text += new.text
         return new.match
 
-    def _add_prompt_logprobs(self, found: list[TokenLogprobs], first: int) -> None:
+    def _add_prompt_logprobs(self, found: tuple[TokenLogprobs, ...], first: int) -> None:
         """Add the log-probabilities of the prompt tokens from position `first` on.
 
         Those that are already known are skipped, since a preempted prompt is computed again.
@@ -193,9 +213,10 @@ class OutputProcessor:
         )
 
     def _sample(self, seq: Sequence) -> _SampleOutput:
-        if seq.index not in self._samples:
-            self._samples[seq.index] = _SampleOutput(self.request, self._model)
-        return self._samples[seq.index]
+        sample = self._samples.get(seq.index)
+        if sample is None:
+            sample = self._samples[seq.index] = _SampleOutput(self.request, self._model)
+        return sample
 
     def _finish(self, seq: Sequence, reason: FinishReason, stop_reason: int | str | None) -> None:
         seq.finish_reason = reason

@@ -72,15 +72,16 @@ class BlockManager(KVManager):
             then nothing has changed.
         """
         table, size = seq.block_table, self.block_size
-        start, end = seq.num_computed_tokens, seq.num_computed_tokens + num_tokens
+        start = seq.num_computed_tokens
+        end = start + num_tokens
         copies = self._append(table, 0 if self._copies_forks else start, end, size, self.pool)
-        if copies is None:
-            return None
-        for i in range(start // size, blocks_needed(end, size)):
-            # A cached block is written when a fork outlives its parent: the parent had filled and
-            # cached the block. Its contents are about to change.
-            if self.pool.is_cached(table[i]):
-                self._uncache(table[i])
+        if copies is None or self._hasher is None:
+            return copies
+        # The first block that is written may be cached, when a fork outlives its parent: the parent had
+        # filled and cached it. Its contents are about to change. The blocks after it are new.
+        block_id = table[start // size]
+        if self.pool.is_cached(block_id):
+            self._uncache(block_id)
         return copies
 
     def fork(self, parent: Sequence, child: Sequence, num_tokens: int) -> None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from minipaged.kv.block_pool import NULL_BLOCK
 
 BlockIds = npt.NDArray[np.int32]
+Positions = npt.NDArray[np.int64]
 Slots = npt.NDArray[np.int64]
 
 
@@ -51,12 +52,30 @@ def slot_mapping(block_ids: BlockIds, start: int, end: int, block_size: int) -> 
     >>> slot_mapping(np.array([7, 1, 3], dtype=np.int32), 2, 6, block_size=4).tolist()
     [30, 31, 4, 5]
     """
-    if end - start == 1:  # a decode step: plain integers are faster than arrays of one element
-        block, offset = translate(start, block_size)
-        return np.array([int(block_ids[block]) * block_size + offset], dtype=np.int64)
     positions = np.arange(start, end, dtype=np.int64)  # [end - start]
     blocks, offsets = np.divmod(positions, block_size)
     return block_ids[blocks].astype(np.int64) * block_size + offsets
+
+
+def decode_slots(block_tables: BlockIds, positions: Positions, block_size: int) -> Slots:
+    """The slots of one token of each sequence: `slot_mapping` for a decode step, without a loop.
+
+    Args:
+        block_tables: the result of `pad_block_tables`, int32 `[S, M]`.
+        positions: int64 `[S]`, the position of each sequence's token.
+        block_size: tokens per block.
+
+    Returns:
+        int64 `[S]`.
+
+    Raises:
+        IndexError: a position is past its sequence's table.
+    """
+    blocks, offsets = np.divmod(positions, block_size)  # [S] each
+    block_ids = block_tables[np.arange(len(positions)), blocks].astype(np.int64)  # [S]
+    if not block_ids.all():  # no table names the null block, which only pads it
+        raise IndexError("a position is past its sequence's block table")
+    return block_ids * block_size + offsets
 
 
 class PadBlockTables(Protocol):
@@ -86,37 +105,36 @@ def pad_block_tables(tables: Sequence[BlockIds]) -> BlockIds:
 class BlockTable:
     """The physical blocks of one sequence, in the order of its logical blocks.
 
-    A growing int32 array. Appending is amortised O(1). `ids` is a view, so a step copies a table with
-    one `memcpy`, without a loop over its blocks.
+    A growing int32 array. Appending is amortised O(1).
+
+    Attributes:
+        ids: the block ids, int32 `[len(self)]`: a view of the array, valid until the next change. A step
+            copies a table with one `memcpy`, without a loop over its blocks.
     """
 
     def __init__(self) -> None:
-        self._ids: BlockIds = np.zeros(8, dtype=np.int32)  # [capacity]
-        self._length = 0
-
-    @property
-    def ids(self) -> BlockIds:
-        """The block ids, int32 `[len(self)]`: a view, valid until the next change."""
-        return self._ids[: self._length]
+        self._array: BlockIds = np.zeros(8, dtype=np.int32)  # [capacity]
+        self.ids: BlockIds = self._array[:0]
 
     def append(self, block_id: int) -> None:
-        if self._length == len(self._ids):
-            self._ids = np.concatenate([self._ids, np.zeros_like(self._ids)])
-        self._ids[self._length] = block_id
-        self._length += 1
+        length = len(self.ids)
+        if length == len(self._array):
+            self._array = np.concatenate([self._array, np.zeros_like(self._array)])
+        self._array[length] = block_id
+        self.ids = self._array[: length + 1]
 
     def extend(self, block_ids: Iterable[int]) -> None:
         for block_id in block_ids:
             self.append(block_id)
 
     def clear(self) -> None:
-        self._length = 0
+        self.ids = self._array[:0]
 
     def __len__(self) -> int:
-        return self._length
+        return len(self.ids)
 
     def __getitem__(self, index: int) -> int:
-        return int(self.ids[index])
+        return self.ids.item(index)
 
     def __setitem__(self, index: int, block_id: int) -> None:
         self.ids[index] = block_id

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from minipaged.kv.block_table import BlockTable
 
 
-@dataclass
+@dataclass(slots=True)
 class BlockUsage:
     """Block counts over the steps of a run, for one request or for a whole engine.
 
@@ -46,17 +47,41 @@ class BlockUsage:
         """Count one step, given its numbers of logical and physical blocks."""
         self.logical_blocks += num_logical
         self.physical_blocks += num_physical
-        self.peak_blocks = max(self.peak_blocks, num_physical)
+        if num_physical > self.peak_blocks:
+            self.peak_blocks = num_physical
 
 
-def count_blocks(
-    total: BlockUsage, held: Iterable[tuple[BlockUsage, Sequence[BlockTable]]], num_in_use: int
-) -> None:
+class HasTable(Protocol):
+    """A `Sequence`, as far as its blocks are counted."""
+
+    block_table: BlockTable
+
+
+class HoldsBlocks(Protocol):
+    """A `Request`, as far as its blocks are counted."""
+
+    @property
+    def block_usage(self) -> BlockUsage: ...
+
+    @property
+    def sequences(self) -> Sequence[HasTable]: ...
+
+
+def count_blocks(total: BlockUsage, running: Iterable[HoldsBlocks], num_in_use: int) -> None:
     """Count one step for each running request, and for the whole engine.
 
     Args:
         total: the engine's counts.
-        held: the counts and the block tables of each running request.
+        running: the running requests.
         num_in_use: blocks of the pool in use. A shared block counts once.
     """
-    total.add_counts(sum(usage.add_step(tables) for usage, tables in held), num_in_use)
+    num_logical = 0
+    for request in running:
+        usage, sequences = request.block_usage, request.sequences
+        if len(sequences) == 1:  # a single table: each of its entries is a block
+            num_entries = len(sequences[0].block_table.ids)
+            usage.add_counts(num_entries, num_entries)
+        else:
+            num_entries = usage.add_step([seq.block_table for seq in sequences])
+        num_logical += num_entries
+    total.add_counts(num_logical, num_in_use)

@@ -86,10 +86,12 @@ def append(table: Table, start: int, end: int, block_size: int, pool: BlockPool)
         The copies to do before these tokens are written. `None` if the pool has too few free blocks;
         then nothing has changed.
     """
+    first, num_held = start // block_size, len(table)
+    if first + 1 == num_held and end <= num_held * block_size and pool.ref_cnt[table[first]] == 1:
+        return []  # all tokens go to the last block, which is not shared: most steps of a decode
     num_blocks = blocks_needed(end, block_size)
-    written = range(start // block_size, min(num_blocks, len(table)))
-    shared = [i for i in written if pool.ref_cnt[table[i]] > 1]
-    if len(shared) + max(0, num_blocks - len(table)) > pool.num_free:
+    shared = [i for i in range(first, min(num_blocks, num_held)) if pool.ref_cnt[table[i]] > 1]
+    if len(shared) + max(0, num_blocks - num_held) > pool.num_free:
         return None
     copies = []
     for i in shared:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict
 
 from tokenizers import Tokenizer as Backend
+from tokenizers import decoders
 
 from minipaged.errors import PromptError, UnsupportedModelError
 
@@ -48,6 +49,7 @@ class Tokenizer:
         self._backend = backend
         self._load_hf = load_hf
         self.eos_token_id = eos_token_id
+        self._texts: dict[bool, dict[int, str]] = {True: {}, False: {}}
 
     @classmethod
     def from_hf(cls, hf: PreTrainedTokenizerFast) -> Tokenizer:
@@ -121,6 +123,18 @@ class Tokenizer:
         """
         known = [token_id for token_id in token_ids if 0 <= token_id < MOST_TOKENS]
         return self._backend.decode(known, skip_special_tokens=skip_special_tokens)
+
+    def texts_of_tokens(self, *, skip_special_tokens: bool) -> dict[int, str] | None:
+        """A memory for the texts of single tokens, for callers to look at and to fill.
+
+        `None` if a token's text depends on the tokens around it. With a byte-level decoder it does not: the
+        bytes of several tokens are the bytes of each, one after the other.
+        """
+        return self._texts[skip_special_tokens] if self._is_byte_level else None
+
+    @cached_property
+    def _is_byte_level(self) -> bool:
+        return isinstance(self._backend.decoder, decoders.ByteLevel)
 
     def apply_chat_template(self, messages: Sequence[ChatMessage]) -> list[int]:
         """Token ids of a conversation, up to where the assistant's next turn begins.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,16 +15,28 @@ from minipaged.model.decoder import Decoder
 from minipaged.runner.capture import on_device
 from minipaged.runner.decode_steps import DecodeSteps
 from minipaged.runner.prompt_logprobs import find_prompt_positions, queue_all_prompt_logprobs
-from minipaged.runner.step_batch import LogitsRows, StepBatch, build_step_batch, find_logits_rows
+from minipaged.runner.step_batch import (
+    LogitsRows,
+    StepBatch,
+    build_step_batch,
+    find_logits_rows,
+    sampling_rows,
+)
 from minipaged.sampling.beam_search import Candidates
 from minipaged.sampling.candidates import queue_likeliest_tokens
 from minipaged.sampling.logprobs import TokenLogprobs
-from minipaged.sampling.sampler import SampledToken, queue_samples, sampling_device
+from minipaged.sampling.sampler import (
+    DrawTokens,
+    SampledToken,
+    draw_tokens,
+    queue_samples,
+    sampling_device,
+)
 from minipaged.scheduler.scheduler_output import ScheduledSequence, SchedulerOutput
 from minipaged.transfer import queued_together, to_device
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: as `ScheduledSequence`, made for each sequence in each step
 class SequenceResult:
     """The result of a step for one scheduled sequence.
 
@@ -39,8 +52,8 @@ class SequenceResult:
 
     item: ScheduledSequence
     sampled_tokens: list[SampledToken]
-    candidates: Candidates | None
-    prompt_logprobs: list[TokenLogprobs]
+    candidates: Candidates | None = None
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 class ModelRunner:
@@ -53,6 +66,7 @@ class ModelRunner:
         eos_token_ids: the tokens that end an output.
         swap_cache: the CPU memory for swapped blocks, if the engine swaps.
         decode_steps: computes decode steps faster than the decoder does, if the engine has such a way.
+        draw_tokens: filters and draws the tokens of rows that are not greedy.
     """
 
     def __init__(
@@ -64,12 +78,14 @@ class ModelRunner:
         eos_token_ids: tuple[int, ...],
         swap_cache: SwapCache | None = None,
         decode_steps: DecodeSteps | None = None,
+        draw_tokens: DrawTokens = draw_tokens,
     ) -> None:
         self._decoder = decoder
         self._cache = cache
         self._swap_cache = swap_cache
         self._layout = layout
         self._decode_steps = decode_steps
+        self._draw_tokens = draw_tokens
         self._device = decoder.device
         self._on_device = on_device(decoder.device)
         self._sampling_device = sampling_device(decoder.device)
@@ -97,7 +113,7 @@ class ModelRunner:
     def _prepare(self, plan: SchedulerOutput) -> tuple[StepBatch, LogitsRows]:
         """The input of the forward pass, and the rows of its result that are needed. All on the host."""
         batch = build_step_batch(plan.scheduled, from_start=not self._layout.keeps_kv)
-        return batch, find_logits_rows(batch, self._eos_token_ids)
+        return batch, find_logits_rows(batch)
 
     def _forward(self, batch: StepBatch, rows: LogitsRows) -> tuple[Tensor, Tensor]:
         """Run the decoder. All inputs of the step are sent to the device in one copy.
@@ -121,9 +137,10 @@ class ModelRunner:
         All of them are queued on the device first, so that the host waits for it only once.
         """
         logits = self._decoder.logits(hidden[last]).to(self._sampling_device)  # [R + B, vocab]
-        num_sampled = len(rows.sampling_rows)
+        num_sampled = len(rows.samples)
         nothing = queued_together([], self._sampling_device)
-        samples = queue_samples(logits[:num_sampled], rows.sampling_rows)
+        how = sampling_rows(batch, rows, self._eos_token_ids)
+        samples = queue_samples(logits[:num_sampled], how, self._draw_tokens)
         candidates, of_prompts, positions = nothing, nothing, []
         if rows.num_candidates:
             candidates = queue_likeliest_tokens(logits[num_sampled:], rows.num_candidates)
@@ -131,11 +148,23 @@ class ModelRunner:
             positions = find_prompt_positions(batch)
             of_prompts = queue_all_prompt_logprobs(self._decoder, hidden, positions)
         (tokens, of_beams), logprobs = samples.beside(candidates).beside(of_prompts).read()
-        results = [SequenceResult(item, [], None, []) for item in batch.items]
-        for index, token in zip(rows.sequences, tokens, strict=False):
-            results[index].sampled_tokens.append(token)
+        results = results_of(batch, rows, tokens)
         for index, found in zip(rows.sequences[num_sampled:], of_beams, strict=True):
-            results[index] = SequenceResult(results[index].item, [], found, [])
+            results[index].candidates = found
         for each, entries in zip(positions, logprobs, strict=True):
-            results[each.index].prompt_logprobs.extend(entries)
+            results[each.index].prompt_logprobs += tuple(entries)
         return results
+
+
+def results_of(batch: StepBatch, rows: LogitsRows, tokens: Sequence[SampledToken]) -> list[SequenceResult]:
+    """One result for each sequence of a step, with the tokens that were sampled for it.
+
+    Args:
+        batch: the step.
+        rows: its rows of logits.
+        tokens: one for each of the R rows that are sampled.
+    """
+    results = [SequenceResult(item, []) for item in batch.items]
+    for index, token in zip(rows.sequences, tokens, strict=False):
+        results[index].sampled_tokens.append(token)
+    return results

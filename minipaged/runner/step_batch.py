@@ -43,6 +43,11 @@ class StepBatch:
     query_start_loc: npt.NDArray[np.int32]
 
     @property
+    def is_decode(self) -> bool:
+        """Whether it computes one token of each sequence."""
+        return len(self.token_ids) == len(self.items)
+
+    @property
     def wants_prompt_logprobs(self) -> bool:
         """Whether any of its requests asks for the log-probabilities of its prompt."""
         return any(item.request.params.prompt_logprobs is not None for item in self.items)
@@ -61,22 +66,24 @@ def build_step_batch(scheduled: Sequence[ScheduledSequence], *, from_start: bool
         from_start: whether to compute each sequence from its first token, even if that was computed
             before. An engine that keeps no keys and values needs this.
     """
-    items = sorted(scheduled, key=lambda item: item.num_tokens > 1)  # stable: decodes first
-    spans = [
-        (0 if from_start else i.seq.num_computed_tokens, i.seq.num_computed_tokens + i.num_tokens)
-        for i in items
-    ]
+    decodes = [item for item in scheduled if item.num_tokens == 1]
+    items = decodes + [item for item in scheduled if item.num_tokens > 1]
+    ends = [item.seq.num_computed_tokens + item.num_tokens for item in items]
+    starts = [0] * len(items) if from_start else [item.seq.num_computed_tokens for item in items]
     token_ids: list[int] = []
-    for item, (start, end) in zip(items, spans, strict=True):
+    for item, start, end in zip(items, starts, ends, strict=True):
         token_ids += item.seq.token_ids[start:end]
-    starts = np.cumsum([0] + [end - start for start, end in spans], dtype=np.int32)  # [S + 1]
-    positions = np.concatenate([np.arange(*span, dtype=np.int64) for span in spans])  # [T]
+    first = np.array(starts, dtype=np.int64)  # [S]
+    lengths = np.array(ends, dtype=np.int64) - first  # [S]
+    rows = np.zeros(len(items) + 1, dtype=np.int64)  # [S + 1]
+    np.cumsum(lengths, out=rows[1:])
+    positions = np.arange(len(token_ids)) + np.repeat(first - rows[:-1], lengths)  # [T]
     return StepBatch(
         items=items,
         token_ids=np.array(token_ids, dtype=np.int64),
         positions=positions,
-        spans=spans,
-        query_start_loc=starts,
+        spans=list(zip(starts, ends, strict=True)),
+        query_start_loc=rows.astype(np.int32),
     )
 
 
@@ -87,49 +94,53 @@ class LogitsRows:
     Attributes:
         sequences: for each row, the index of its sequence in the step.
         last: int64 `[R + B]`, for each row, the index of its sequence's last token in the step.
-        sampling_rows: how the first R rows are sampled.
+        samples: for each of the R rows, the number of its sample within its request.
         num_candidates: how many next tokens each of the B beams needs.
     """
 
     sequences: list[int]
     last: npt.NDArray[np.int64]
-    sampling_rows: list[SamplingRow]
+    samples: list[int]
     num_candidates: list[int]
 
 
-def find_logits_rows(batch: StepBatch, eos_token_ids: Sequence[int]) -> LogitsRows:
-    """The rows of logits that a step needs.
-
-    Args:
-        batch: the step.
-        eos_token_ids: the tokens that must not be sampled before `min_tokens`.
-    """
+def find_logits_rows(batch: StepBatch) -> LogitsRows:
+    """The rows of logits that a step needs."""
     sampled: list[int] = []
-    rows: list[SamplingRow] = []
+    samples: list[int] = []
     beams: list[int] = []
     num_candidates: list[int] = []
-    for i, item in enumerate(batch.items):
-        if not item.reaches_end:
+    for i, (item, (_, end)) in enumerate(zip(batch.items, batch.spans, strict=True)):
+        request, seq = item.request, item.seq
+        if end < len(seq.token_ids):
             continue
-        search = item.request.search
-        if search is not None:
+        if request.search is not None:
             beams.append(i)
-            num_candidates.append(search.num_candidates)
+            num_candidates.append(request.search.num_candidates)
             continue
-        of_item = _sampling_rows(item, eos_token_ids)
+        # Before the samples fork there is one sequence. It samples the first token of each of them.
+        of_item = (seq.index,) if request.has_forked else range(request.params.n)
+        samples += of_item
         sampled += [i] * len(of_item)
-        rows += of_item
     sequences = sampled + beams
     ends = batch.query_start_loc[1:]  # [S]
     last = ends[np.array(sequences, dtype=np.int64)].astype(np.int64) - 1  # [R + B]
-    return LogitsRows(sequences, last, rows, num_candidates)
+    return LogitsRows(sequences, last, samples, num_candidates)
 
 
-def _sampling_rows(item: ScheduledSequence, eos_token_ids: Sequence[int]) -> list[SamplingRow]:
-    request, seq = item.request, item.seq
-    # Before the samples fork there is one sequence. It samples the first token of each of them.
-    indices = [seq.index] if request.has_forked else range(request.params.n)
-    return [_sampling_row(request, seq, index, eos_token_ids) for index in indices]
+def sampling_rows(batch: StepBatch, rows: LogitsRows, eos_token_ids: Sequence[int]) -> list[SamplingRow]:
+    """How the first R rows are sampled. The forward pass needs none of this, and may run meanwhile.
+
+    Args:
+        batch: the step.
+        rows: its rows of logits.
+        eos_token_ids: the tokens that must not be sampled before `min_tokens`.
+    """
+    items = [batch.items[index] for index in rows.sequences]
+    return [
+        _sampling_row(item.request, item.seq, sample, eos_token_ids)
+        for item, sample in zip(items, rows.samples, strict=False)
+    ]
 
 
 def _sampling_row(
@@ -137,7 +148,7 @@ def _sampling_row(
 ) -> SamplingRow:
     params = request.params
     banned: tuple[int, ...] = ()
-    if seq.num_output_tokens < params.min_tokens:
+    if params.min_tokens and seq.num_output_tokens < params.min_tokens:
         banned = (*eos_token_ids, *params.stop_ids)
     number = 0.0  # greedy sampling needs no random number
     if not params.greedy:

@@ -1,7 +1,8 @@
 """Launching every kernel once, before the first request comes.
 
 Triton compiles a kernel at its first launch, which takes seconds. Decode steps are captured when the engine
-is made, and compiled then. This does the same for the kernels of prompts, cache writes and block copies.
+is made, and compiled then. This does the same for the kernels of prompts, cache writes, block copies and
+draws.
 """
 
 from __future__ import annotations
@@ -22,12 +23,21 @@ from minipaged.kv.size import blocks_needed
 from minipaged.model.decoder import Decoder
 from minipaged.parts import Parts
 from minipaged.runner.decode_inputs import NO_SLOT, DecodeInputs
+from minipaged.sampling.params import SamplingParams
+from minipaged.sampling.sampler import DrawTokens
 
 PROMPT = 2
 """Tokens of the prompt that is computed: with one, it would be a decode."""
 
 
-def warm_up(config: EngineConfig, decoder: Decoder, layout: AttentionLayout, *, max_model_len: int) -> None:
+def warm_up(
+    config: EngineConfig,
+    decoder: Decoder,
+    layout: AttentionLayout,
+    draw_tokens: DrawTokens,
+    *,
+    max_model_len: int,
+) -> None:
     """Launch the Triton kernels of an engine on a GPU. Other engines have nothing to compile.
 
     A reader's functions are not called: they may count on the requests of an engine.
@@ -36,6 +46,7 @@ def warm_up(config: EngineConfig, decoder: Decoder, layout: AttentionLayout, *, 
         config: the settings.
         decoder: the model.
         layout: writes and reads its keys and values. No block of its cache is in use.
+        draw_tokens: draws the tokens of an engine.
         max_model_len: the length of the longest sequence, in tokens.
 
     Raises:
@@ -44,8 +55,16 @@ def warm_up(config: EngineConfig, decoder: Decoder, layout: AttentionLayout, *, 
     parts = config.parts or Parts()
     ours = parts.attention is None and parts.write_kv is None and parts.copy_blocks is None
     compiles = resolve_backend(config.attention_backend, decoder.device) == "triton"
+    if compiles and decoder.device.type == "cuda":
+        _draw_a_token(decoder, draw_tokens)
     if ours and compiles and decoder.device.type == "cuda" and isinstance(layout, PagedLayout):
         _launch_every_kernel(decoder, layout, max_model_len)
+
+
+@torch.inference_mode()
+def _draw_a_token(decoder: Decoder, draw_tokens: DrawTokens) -> None:
+    logits = torch.zeros(1, decoder.config.vocab_size, device=decoder.device)  # [1, V]
+    draw_tokens(logits, [0], torch.zeros_like(logits[:, 0], dtype=torch.int64), [SamplingParams()], [0.0])
 
 
 @torch.inference_mode()

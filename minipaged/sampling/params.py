@@ -7,6 +7,7 @@ import torch.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from numbers import Integral
 
 from minipaged.errors import SamplingParamsError
@@ -132,12 +133,13 @@ class SamplingParams:
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             refuse("min_tokens", self.min_tokens, f"it must be at most max_tokens={self.max_tokens}")
 
-    @property
+    # Asked for each token of a request, so computed once.
+    @cached_property
     def greedy(self) -> bool:
         """Whether the likeliest token is taken, without a random draw."""
         return self.temperature == 0.0
 
-    @property
+    @cached_property
     def has_penalties(self) -> bool:
         """Whether the logits depend on the tokens so far."""
         return self.repetition_penalty != 1.0 or self.has_output_penalties

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +27,7 @@ NO_TOKEN = -1
 """The token id of a row in which nothing could be sampled."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: as `ScheduledSequence`, made for each sequence in each step
 class SamplingRow:
     """How to sample from one row of logits.
 
@@ -44,12 +46,12 @@ class SamplingRow:
     banned_token_ids: tuple[int, ...] = ()
 
     @property
-    def argmax_suffices(self) -> bool:
-        """Whether the token is simply that of the largest raw logit."""
-        return self.params.greedy and not self.params.has_penalties and not self.banned_token_ids
+    def changes_logits(self) -> bool:
+        """Whether penalties or bans change the logits."""
+        return self.params.has_penalties or bool(self.banned_token_ids)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class SampledToken:
     """One row's result.
 
@@ -72,13 +74,65 @@ def sampling_device(device: torch.device) -> torch.device:
     return torch.device("cpu") if device.type == "mps" else device
 
 
-def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[SampledToken]:
+class DrawTokens(Protocol):
+    """The interface of `draw_tokens`, which has a faster twin for CUDA in `triton_kernels/sampling.py`."""
+
+    def __call__(
+        self,
+        logits: Tensor,
+        rows: Sequence[int],
+        likeliest: Tensor,
+        params: Sequence[SamplingParams],
+        uniforms: Sequence[float],
+    ) -> Tensor:
+        """Filter, and draw a token for each of some rows.
+
+        Args:
+            logits: float32 `[R, V]`, each row contiguous; not changed.
+            rows: the D rows to draw from, at least one.
+            likeliest: int64 `[R]`, a token of the largest logit of each row.
+            params: D parameters; those of the filters are read.
+            uniforms: D random numbers in [0, 1).
+
+        Returns:
+            Token ids, int64 `[D]`. A row that holds NaN, or no finite logit, gets an arbitrary one.
+        """
+        ...
+
+
+def draw_tokens(
+    logits: Tensor,
+    rows: Sequence[int],
+    likeliest: Tensor,
+    params: Sequence[SamplingParams],
+    uniforms: Sequence[float],
+) -> Tensor:
+    """Filter, and draw a token for each of some rows; see `DrawTokens`."""
+    drawn: list[Tensor] = []
+    for chunk in row_chunks(range(len(rows)), logits.shape[1]):
+        index = column([rows[i] for i in chunk], torch.int64, logits.device)  # [C]
+        of_chunk = [params[i] for i in chunk]
+        kept = scale_by_temperature(
+            logits.index_select(0, index), [p.temperature for p in of_chunk]
+        )  # [C, V]
+        kept = keep_min_p(kept, [p.min_p for p in of_chunk])
+        kept = keep_top_k(kept, [p.top_k for p in of_chunk])
+        kept = keep_top_p(kept, [p.top_p for p in of_chunk])
+        drawn.append(draw(kept, [uniforms[i] for i in chunk]))  # [C]
+    return torch.cat(drawn)  # [D]
+
+
+def sample(
+    logits: Tensor, rows: Sequence[SamplingRow], draw_tokens: DrawTokens = draw_tokens
+) -> list[SampledToken]:
     """Sample one token for each row, and wait for the device. See `queue_samples`."""
-    return queue_samples(logits, rows).read()
+    return queue_samples(logits, rows, draw_tokens).read()
 
 
 @torch.inference_mode()
-def queue_samples(logits: Tensor, rows: Sequence[SamplingRow]) -> Queued[list[SampledToken]]:
+def queue_samples(
+    logits: Tensor, rows: Sequence[SamplingRow], draw_tokens: DrawTokens = draw_tokens
+) -> Queued[list[SampledToken]]:
     """Sample one token for each row, without waiting for the device.
 
     A logit of −inf is allowed: the token has probability 0. A row gets an error if it holds NaN or +inf, or
@@ -87,6 +141,7 @@ def queue_samples(logits: Tensor, rows: Sequence[SamplingRow]) -> Queued[list[Sa
     Args:
         logits: `[R, V]`, float32; not changed.
         rows: how to sample from each of the R rows.
+        draw_tokens: filters and draws.
 
     Raises:
         ValueError: the logits do not have one row for each of `rows`.
@@ -101,13 +156,19 @@ def queue_samples(logits: Tensor, rows: Sequence[SamplingRow]) -> Queued[list[Sa
     peak, token_ids = logits.max(dim=-1)  # [R], [R]
     sound = peak.isfinite()  # [R]
     choosable = sound.clone()  # [R]
-    others = [i for i, row in enumerate(rows) if not row.argmax_suffices]
-    for chunk in row_chunks(others, vocab_size) if others else ():
+    # Rows in which only the largest logit counts have their token already.
+    changed = [i for i, row in enumerate(rows) if row.changes_logits]
+    for chunk in row_chunks(changed, vocab_size) if changed else ():
         index = column(chunk, torch.int64, logits.device)  # [C]
-        # `_choose` changes its logits. index_select copies them; float() copies only other dtypes.
-        chosen, possible = _choose(logits.index_select(0, index).float(), [rows[i] for i in chunk])
+        # `_change` changes its logits. index_select copies them; float() copies only other dtypes.
+        copied, of_chunk = logits.index_select(0, index).float(), [rows[i] for i in chunk]
+        _change(copied, of_chunk)
+        highest, chosen = copied.max(dim=-1)  # [C], [C]
+        _draw_into(chosen, copied, of_chunk, range(len(chunk)), draw_tokens)
         token_ids.index_copy_(0, index, chosen)
-        choosable.index_copy_(0, index, possible & sound.index_select(0, index))
+        choosable.index_copy_(0, index, highest.isfinite() & sound.index_select(0, index))
+    unchanged = [i for i, row in enumerate(rows) if not row.changes_logits]
+    _draw_into(token_ids, logits, rows, unchanged, draw_tokens)
 
     wanted = {i: row.params.logprobs for i, row in enumerate(rows) if row.params.logprobs is not None}
     parts = [token_ids, sound.long(), choosable.long()]  # [R] each
@@ -116,24 +177,36 @@ def queue_samples(logits: Tensor, rows: Sequence[SamplingRow]) -> Queued[list[Sa
         parts.append(reported.pack().flatten())
 
     def unpack(on_host: Int64s) -> list[SampledToken]:
-        columns: list[list[int]] = on_host[: 3 * len(rows)].reshape(3, len(rows)).tolist()  # [3, R]
-        logprobs: dict[int, TokenLogprobs] = {}
+        ids, raw, possible = on_host[: 3 * len(rows)].reshape(3, len(rows))  # [R] each
+        sampled = [SampledToken(token_id) for token_id in ids.tolist()]
         if wanted:
             packed = on_host[3 * len(rows) :].reshape(len(wanted), -1)
-            logprobs = dict(zip(wanted, unpack_logprobs(packed, list(wanted.values())), strict=True))
-        return [
-            SampledToken(token_id, logprobs.get(i)) if can else SampledToken(NO_TOKEN, error=_complaint(raw))
-            for i, (token_id, raw, can) in enumerate(zip(*columns, strict=True))
-        ]
+            for i, logprob in zip(wanted, unpack_logprobs(packed, list(wanted.values())), strict=True):
+                sampled[i].logprob = logprob
+        for i in np.flatnonzero(possible == 0).tolist():
+            sampled[i] = SampledToken(NO_TOKEN, error=_complaint(raw[i]))
+        return sampled
 
     return Queued(torch.cat(parts), unpack)
 
 
-def _choose(logits: Tensor, rows: Sequence[SamplingRow]) -> tuple[Tensor, Tensor]:
-    """Token ids `[R]`, and whether the largest logit of each row is finite after penalties, bool `[R]`.
+def _draw_into(
+    token_ids: Tensor,
+    logits: Tensor,
+    rows: Sequence[SamplingRow],
+    candidates: Sequence[int],
+    draw_tokens: DrawTokens,
+) -> None:
+    """Replace the likeliest tokens `[R]` of those candidates that are not greedy by tokens that are drawn."""
+    drawn = [i for i in candidates if not rows[i].params.greedy]
+    if drawn:
+        params, uniforms = [rows[i].params for i in drawn], [rows[i].uniform for i in drawn]
+        index = column(drawn, torch.int64, logits.device)  # [D]
+        token_ids.index_copy_(0, index, draw_tokens(logits.float(), drawn, token_ids, params, uniforms))
 
-    Penalties and bans are written into `logits` `[R, V]`.
-    """
+
+def _change(logits: Tensor, rows: Sequence[SamplingRow]) -> None:
+    """Write penalties and bans into `logits` `[R, V]`."""
     ban_tokens(logits, [row.banned_token_ids for row in rows])
     penalise(
         logits,
@@ -143,20 +216,9 @@ def _choose(logits: Tensor, rows: Sequence[SamplingRow]) -> tuple[Tensor, Tensor
         [row.params.presence_penalty for row in rows],
         [row.params.frequency_penalty for row in rows],
     )
-    peak, token_ids = logits.max(dim=-1)  # [R], [R]
-    drawn = [i for i, row in enumerate(rows) if not row.params.greedy]
-    if drawn:
-        index = column(drawn, torch.int64, logits.device)  # [D]
-        params = [rows[i].params for i in drawn]
-        kept = scale_by_temperature(logits.index_select(0, index), [p.temperature for p in params])  # [D, V]
-        kept = keep_min_p(kept, [p.min_p for p in params])
-        kept = keep_top_k(kept, [p.top_k for p in params])
-        kept = keep_top_p(kept, [p.top_p for p in params])
-        token_ids.index_copy_(0, index, draw(kept, [rows[i].uniform for i in drawn]))
-    return token_ids, peak.isfinite()
 
 
-def _complaint(raw_logits_sound: int) -> str:
+def _complaint(raw_logits_sound: np.int64) -> str:
     if raw_logits_sound:
         return (
             "no token can be sampled: penalties and banned tokens leave no finite logit, or an infinite one"

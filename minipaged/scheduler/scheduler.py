@@ -15,7 +15,7 @@ See the paper, section 4.5, and vLLM, `v1/core/sched/scheduler.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from minipaged.choices import Batching, SchedulingPolicy
 from minipaged.errors import InvariantError
@@ -97,10 +97,9 @@ class Scheduler:
         self._plan = plan = SchedulerOutput()
         for request in list(self.queues.running):
             # An earlier request in this loop may have preempted this one.
-            if request.status is RequestStatus.RUNNING:
-                self._schedule_running(request, request.unfinished)
-        for item in plan.scheduled:
-            self._cache_blocks(item)
+            if not plan.preempted or request.status is RequestStatus.RUNNING:
+                self._schedule_running(request, request.sequences)
+        self._cache_blocks(plan.scheduled)
         # No request comes in while memory is short: none in a step that preempted a request, and no
         # waiting request while any request is swapped out.
         self._swap_in()
@@ -138,14 +137,19 @@ class Scheduler:
 
     def _schedule_running(self, request: Request, seqs: Sequence[TokenSequence]) -> None:
         for seq in seqs:
-            if self._budget == 0:
+            budget = self._budget
+            if budget == 0:
                 return
-            if seq.awaits_siblings:
-                continue
+            num_tokens = len(seq.token_ids) - seq.num_computed_tokens
+            if num_tokens == 0 or seq.finish_reason is not None:
+                continue  # its next token is not chosen yet, or there is none
             is_resuming = seq.num_computed_tokens == 0
-            if is_resuming and not self._resume_sample(request, seq):
-                continue
-            num_tokens = self._fit_budget(seq.num_tokens - seq.num_computed_tokens)
+            if is_resuming:
+                if not self._resume_sample(request, seq):
+                    continue
+                num_tokens = len(seq.token_ids) - seq.num_computed_tokens
+            if num_tokens > budget:
+                num_tokens = self._fit_budget(num_tokens)
             if num_tokens == 0:
                 # Without chunks, the tokens wait for a step with a larger budget. Until then a resuming
                 # sample must not keep the block that it just shared, since its sibling writes into it.
@@ -160,7 +164,7 @@ class Scheduler:
                 self._plan.preempted.append(victim)
                 if victim is request:
                     return
-            self._plan.add(ScheduledSequence(request, seq, num_tokens, tuple(copies)))
+            self._plan.add(ScheduledSequence(request, seq, num_tokens, copies))
 
     @property
     def _budget(self) -> int:
@@ -229,8 +233,7 @@ class Scheduler:
             num_planned = len(self._plan.scheduled)
             restored = [seq for seq in request.unfinished if len(seq.block_table)]
             self._schedule_running(request, restored)
-            for item in self._plan.scheduled[num_planned:]:
-                self._cache_blocks(item)
+            self._cache_blocks(self._plan.scheduled[num_planned:])
 
     def _admit(self) -> None:
         batch, running = self._static_batch, self.queues.running
@@ -267,11 +270,11 @@ class Scheduler:
             )
             copies = self._manager.append(seq, num_tokens)
             assert copies is not None, "the manager promised room for these"
-            item = ScheduledSequence(request, seq, num_tokens, tuple(copies))
+            item = ScheduledSequence(request, seq, num_tokens, copies)
             self._plan.add(item)
             self._plan.admitted.append(request)
             self.queues.start_running(waiting)
-            self._cache_blocks(item)
+            self._cache_blocks([item])
         return True
 
     def _has_place(self, request: Request) -> bool:
@@ -288,6 +291,13 @@ class Scheduler:
     def _find_prefix(self, request: Request, seq: TokenSequence) -> list[CachedBlock]:
         return self._manager.find_prefix(seq, request.cache_salt) if request.reads_prefix_cache else []
 
-    def _cache_blocks(self, item: ScheduledSequence) -> None:
-        num_tokens = item.seq.num_computed_tokens + item.num_tokens
-        self._manager.cache_full_blocks(item.seq, num_tokens, item.request.cache_salt)
+    def _cache_blocks(self, scheduled: Iterable[ScheduledSequence]) -> None:
+        """Cache the blocks that this step fills."""
+        if not self._manager.caches_prefixes:
+            return
+        block_size = self._manager.block_size
+        for item in scheduled:
+            seq = item.seq
+            num_tokens = seq.num_computed_tokens + item.num_tokens
+            if num_tokens // block_size > len(seq.prefix_ids):
+                self._manager.cache_full_blocks(seq, num_tokens, item.request.cache_salt)

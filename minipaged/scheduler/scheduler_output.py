@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from minipaged.kv.cache import BlockCopy
@@ -9,17 +10,20 @@ from minipaged.kv.swap import BlockSwap
 from minipaged.request import Request, Sequence
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class ScheduledSequence:
     """One sequence's part of a step: compute the next `num_tokens` tokens.
 
     `copies` are the block copies to do first, so that the sequence does not write into a shared block.
+
+    It is not changed, but not frozen either: each step makes one for each sequence, and making a frozen one
+    takes twice as long.
     """
 
     request: Request
     seq: Sequence
     num_tokens: int
-    copies: tuple[BlockCopy, ...] = ()
+    copies: Collection[BlockCopy] = ()
 
     @property
     def reaches_end(self) -> bool:

@@ -96,15 +96,19 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
 
 @pytest.fixture
 def launches(machine: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> Launches:
-    from minipaged.triton_kernels import cache, decode, decode_split, prefill
+    from minipaged.triton_kernels import cache, decode, decode_split, fused, layer_kernels, prefill, sampling
 
     noted = Launches(machine)
-    monkeypatch.setattr("minipaged.attention.backend.prepare_triton", lambda device: None)
+    for module in ("attention.backend", "engine.assembly"):
+        monkeypatch.setattr(f"minipaged.{module}.prepare_triton", lambda device: None)
+    monkeypatch.setattr(fused, "why_not_fused", lambda decoder: None)  # it compares results
     for module, names in {
         cache: ("write_kernel", "copy_kernel"),
         decode: ("decode_kernel",),
         decode_split: ("decode_part_kernel", "merge_kernel"),
         prefill: ("prefill_kernel",),
+        layer_kernels: ("add_norm_kernel", "rotate_kernel", "silu_times_kernel"),
+        sampling: ("sample_kernel",),
     }.items():
         for name in names:
             monkeypatch.setattr(module, name, noted.kernel(getattr(module, name), name))
@@ -147,9 +151,10 @@ def test_two_engines_launch_each_on_its_own_device(
         launches.noted.clear()
         engine = engine_on(device, folder, enforce_eager=enforce_eager)
         serve_all_kinds(engine)
-        assert {"write_kernel", "copy_kernel", "decode_kernel", "decode_part_kernel", "prefill_kernel"} <= {
-            str(compiled_for[0]) for _, compiled_for in launches.noted
-        }
+        launched = {str(compiled_for[0]) for _, compiled_for in launches.noted}
+        assert {"write_kernel", "copy_kernel", "decode_kernel", "decode_part_kernel"} <= launched
+        assert {"prefill_kernel", "add_norm_kernel", "rotate_kernel", "silu_times_kernel"} <= launched
+        assert "sample_kernel" in launched
         assert {current for current, _ in launches.noted} == {device.index}
         assert machine.current == 0
     assert len(machine.captures) == (0 if enforce_eager else 3 * 4)  # buckets 1, 2, 4, 6

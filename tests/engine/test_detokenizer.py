@@ -31,8 +31,16 @@ AWKWARD = b"\xe2\x82\xac\xf0\x9f\x98\x80\xff\xed\xa0\xc0\xf4\x90\xbfa \xc3\xa9"
 def pieces(
     tokenizer: SpotTokenizer, prompt: Sequence[int], output: Sequence[int], *, skip: bool = True
 ) -> list[str]:
-    detokenizer = Detokenizer(partial(tokenizer.decode, skip_special_tokens=skip), prompt)
-    return [*[detokenizer.append(token_id) for token_id in output], detokenizer.flush()]
+    """The text of each token. With byte-level tokens, also as it is when texts of tokens are remembered."""
+
+    def found(texts: dict[int, str] | None) -> list[str]:
+        detokenizer = Detokenizer(partial(tokenizer.decode, skip_special_tokens=skip), prompt, texts)
+        return [*[detokenizer.append(token_id) for token_id in output], detokenizer.flush()]
+
+    if tokenizer is BYTES:
+        known: dict[int, str] = {}
+        assert found(known) == found(known) == found(None)
+    return found(None)
 
 
 def byte_tokens() -> st.SearchStrategy[list[int]]:

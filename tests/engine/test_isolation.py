@@ -12,7 +12,7 @@ from minipaged import LLM, LLMEngine, SamplingParams
 from minipaged.choices import HashAlgorithm
 from minipaged.engine.output_processor import OutputProcessor
 from minipaged.loading.loader import LoadedModel
-from minipaged.sampling.sampler import SampledToken, SamplingRow
+from minipaged.sampling.sampler import DrawTokens, SampledToken, SamplingRow
 from minipaged.transfer import Queued
 from tests.engine.driving import assert_all_free, assert_greedy, drain, greedy, make_engine, run
 from tests.model_pairs import Pair
@@ -121,9 +121,11 @@ def test_logits_that_are_nan_end_their_request_alone(tiny: Pair, monkeypatch: py
     engine.step()
     import minipaged.runner.model_runner as runner
 
-    def queue_samples(logits: torch.Tensor, rows: list[SamplingRow]) -> Queued[list[SampledToken]]:
+    def queue_samples(
+        logits: torch.Tensor, rows: list[SamplingRow], draw_tokens: DrawTokens
+    ) -> Queued[list[SampledToken]]:
         logits[1] = float("nan")
-        return original(logits, rows)
+        return original(logits, rows, draw_tokens)
 
     original = runner.queue_samples
     monkeypatch.setattr(runner, "queue_samples", queue_samples)

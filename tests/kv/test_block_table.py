@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minipaged.kv.block_table import BlockTable, pad_block_tables, slot_mapping, translate
+from minipaged.kv.block_table import BlockTable, decode_slots, pad_block_tables, slot_mapping, translate
 
 MAX_BLOCK_ID = 2**31 - 1
 """The largest int32. Its slots need 64 bits."""
@@ -59,17 +59,26 @@ def test_slot_mapping_against_a_naive_loop(table: tuple[list[int], int], data: s
 
 
 @settings(max_examples=60, deadline=None)
-@given(table=tables(), data=st.data())
-def test_one_token_as_an_array_of_many(table: tuple[list[int], int], data: st.DataObject) -> None:
-    """A decode step takes a separate path in the code. It must give the same slots."""
-    block_ids, block_size = table
-    capacity = len(block_ids) * block_size
-    ids = np.array(block_ids, dtype=np.int32)
-    position = data.draw(st.integers(0, capacity - 1))
-    one = slot_mapping(ids, position, position + 1, block_size)
-    every = slot_mapping(ids, 0, capacity, block_size)
-    assert (one.dtype, one.shape) == (np.dtype(np.int64), (1,))
-    assert one[0] == every[position]
+@given(several=st.lists(tables(), min_size=1, max_size=5), block_size=st.integers(1, 33), data=st.data())
+def test_the_slots_of_a_decode_step_are_those_of_each_sequence(
+    several: list[tuple[list[int], int]], block_size: int, data: st.DataObject
+) -> None:
+    """`slot_mapping` for all sequences at once, from their padded tables. No table names the null block."""
+    each = [np.array([max(block_id, 1) for block_id in ids], dtype=np.int32) for ids, _ in several]
+    positions = [data.draw(st.integers(0, len(ids) * block_size - 1)) for ids in each]
+    slots = decode_slots(pad_block_tables(each), np.array(positions), block_size)
+    assert slots.dtype == np.int64
+    alone = [slot_mapping(ids, p, p + 1, block_size) for ids, p in zip(each, positions, strict=True)]
+    assert slots.tolist() == np.concatenate(alone).tolist()
+
+
+@pytest.mark.parametrize("positions", [[8, 3], [7, 4]])
+def test_in_a_decode_step_a_position_past_its_table_is_an_error(positions: list[int]) -> None:
+    """Past the longest table, and in the padding of a shorter one."""
+    padded = pad_block_tables([np.array([7, 2], dtype=np.int32), np.array([9], dtype=np.int32)])
+    assert decode_slots(padded, np.array([7, 3]), 4).tolist() == [2 * 4 + 3, 9 * 4 + 3]
+    with pytest.raises(IndexError):
+        decode_slots(padded, np.array(positions), 4)
 
 
 @pytest.mark.parametrize("block_size", range(1, 34))

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, normalizers
+from tokenizers import AddedToken, decoders, normalizers
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import BPE, WordLevel
 from tokenizers.processors import TemplateProcessing
@@ -60,6 +60,19 @@ def test_half_a_character_and_unknown_ids() -> None:
     assert tokenizer.decode([97, 5000, 98]) == "ab"
     assert tokenizer.decode([-1, 97, 2**32, 98, 10**30]) == "ab"
     assert tokenizer.decode([]) == ""
+
+
+def test_texts_of_tokens_are_remembered_only_where_they_stand_alone() -> None:
+    """Llama 2's decoder drops the first token's space, so a text depends on what is before the token."""
+    tokenizer = byte_tokenizer()
+    shown, skipped = (tokenizer.texts_of_tokens(skip_special_tokens=skip) for skip in (False, True))
+    assert shown == skipped == {}
+    assert shown is not skipped, "a special token has a text in one of them"
+    spaces = Backend(WordLevel({"\u2581a": 0}, unk_token=None))
+    spaces.decoder = decoders.Metaspace()
+    assert (spaces.decode([0]), spaces.decode([0, 0])) == ("a", "a a")
+    other = Tokenizer(spaces, PreTrainedTokenizerFast, None)
+    assert other.texts_of_tokens(skip_special_tokens=True) is None
 
 
 @pytest.mark.parametrize("text", ["\ud800", "fine until here \udfff", 5, None, b"bytes"])

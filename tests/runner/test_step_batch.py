@@ -121,6 +121,24 @@ def test_the_slot_mapping_is_a_seam() -> None:
     assert calls == [([4], 3, 4, 4), ([2, 3], 1, 5, 4)]
 
 
+def test_a_decode_step_has_the_same_slots_with_a_function_of_the_readers() -> None:
+    """The engine's own function has a twin for all sequences at once. A reader's is called for each."""
+    items = [item([1] * 5, [2, 3], 4, 5), item([1] * 4, [4], 3, 4)]
+    calls = 0
+
+    def readers(block_ids, start, end, block_size):
+        nonlocal calls
+        calls += 1
+        return slot_mapping(block_ids, start, end, block_size)
+
+    batch = build(items)
+    assert batch.is_decode
+    assert not build([item([1, 2, 3], [5], 1, 3)]).is_decode
+    assert locate(batch, slots=readers).slot_mapping.tolist() == [12, 19]
+    assert calls == 2
+    assert locate(batch).slot_mapping.tolist() == [12, 19]
+
+
 @st.composite
 def steps(draw: st.DrawFn) -> tuple[list[ScheduledSequence], int]:
     block_size = draw(st.integers(1, 5))

@@ -154,6 +154,7 @@ def test_no_rows_and_wrong_numbers_of_rows() -> None:
 
 
 def test_plain_greedy_rows_are_one_argmax(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minipaged.sampling.sampler._choose", None)  # would be called for anything else
+    for name in ("_change", "draw_tokens"):
+        monkeypatch.setattr(f"minipaged.sampling.sampler.{name}", None)  # would be called for anything else
     rows = [SamplingRow(replace(GREEDY, top_p=0.5), [0], [1], 0.0)] * 2
     assert sample(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), rows) == [SampledToken(0), SampledToken(1)]

@@ -182,7 +182,7 @@ def test_a_thousand_steps_over_a_thousand_blocks(nano_model: LoadedModel, tmp_pa
                 item.seq.num_computed_tokens += item.num_tokens
                 done = item.seq.num_computed_tokens == item.seq.num_tokens
                 sampled = [SampledToken(rng.randrange(30_000))] if done else []
-                processors[item.request.request_id].take(SequenceResult(item, sampled, None, []))
+                processors[item.request.request_id].take(SequenceResult(item, sampled))
             for name in [name for name, each in processors.items() if each.request.is_finished]:
                 scheduler.retire(processors.pop(name).request)
             tell_finished(events, scheduler.queues, manager)
