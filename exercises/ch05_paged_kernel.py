@@ -5,10 +5,11 @@ dimension, values at index 1. The strides of its first four dimensions are numbe
 to the values, from a block to the next, from a slot to the next, and from a KV head to the next. The last
 dimension is contiguous.
 
-A kernel is a function that runs many times, as *programs*. `tl.program_id(axis)` says which program this is.
-A tensor's argument is a pointer to its first element: `tl.load(pointer + offsets, mask=..., other=...)` reads,
-and `tl.store(pointer + offsets, values, mask=...)` writes. `tl.arange(0, N)` needs a constant N that is a
-power of two. Block sizes and head dimensions are powers of two here, and at least 16 from exercise 5.3 on.
+A kernel is a function that runs many times, as *programs*. `tl.program_id(axis)` says which program this
+is. A tensor that is an argument becomes a pointer to its first element. `tl.load(pointer + offsets, mask=...,
+other=...)` reads, and `tl.store(pointer + offsets, values, mask=...)` writes. `tl.arange(0, N)` needs a
+constant N that is a power of two. So block sizes and head dimensions are powers of two in exercises 5.2 to
+5.4, and at least 16 in 5.3 and 5.4.
 
 Without a GPU the kernels run under Triton's interpreter, where `print` works.
 """
@@ -33,7 +34,8 @@ def tiled_attention(scores: Tensor, values: Tensor, tile: int) -> Tensor:
     weighted sum of the values so far. A token's weight is `exp(score - greatest)`.
 
     Args:
-        scores: float32 `[Q, L]`. A score of −inf is a token that the row does not see. Whole tiles may be −inf.
+        scores: float32 `[Q, L]`. A score of −inf is a token that the row does not see. Whole tiles may be
+            −inf.
         values: float32 `[L, head_dim]`.
         tile: tokens in a tile, at least 1. The last tile may be shorter.
 
@@ -215,8 +217,8 @@ def merge(outputs: Tensor, log_sums: Tensor) -> Tensor:
 
     Args:
         outputs: float32 `[..., num_splits, head_dim]`, each part's result.
-        log_sums: float32 `[..., num_splits]`: the logarithm of the sum of `exp(score)` over the part's tokens;
-            −inf for a part without tokens. At least one part has tokens.
+        log_sums: float32 `[..., num_splits]`: the logarithm of the sum of `exp(score)` over the part's
+            tokens; −inf for a part without tokens. At least one part has tokens.
 
     Returns:
         `[..., head_dim]`.
@@ -233,13 +235,13 @@ def merge(outputs: Tensor, log_sums: Tensor) -> Tensor:
 def write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor) -> None:
     """Store the keys and values of T tokens in their slots, in place.
 
-    Launch `write_kernel` with one program for each token. Without tokens, launch nothing: a grid of 0 programs
-    is an error on a GPU.
+    Launch `write_kernel` with one program for each token. Without tokens, launch nothing: a grid of 0
+    programs is an error on a GPU.
 
     Args:
         kv_layer: one layer's cache.
-        key: `[T, num_kv_heads, head_dim]`. Its last dimension is contiguous; the others need not be, since the
-            engine passes parts of a larger tensor.
+        key: `[T, num_kv_heads, head_dim]`. Its last dimension is contiguous; the others need not be, since
+            the engine passes parts of a larger tensor.
         value: as `key`; its strides may differ from those of `key`.
         slot_mapping: int64 `[T]`. A token with slot −1 is padding, and is not stored. No slot occurs twice.
     """

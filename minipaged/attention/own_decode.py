@@ -49,7 +49,7 @@ class SplitDecodeFn(Protocol):
 
 
 class OwnDecode:
-    """An attention function (see `AttentionFn`) made of three: for a single decode, for decodes, for the rest.
+    """An attention function (see `AttentionFn`) made of three: for one decode, for several, for the rest.
 
     Args:
         others: computes prompts and chunks, and the decodes for which there is no function.
