@@ -14,6 +14,9 @@ constant N that is a power of two. So block sizes and head dimensions are powers
 Without a GPU the kernels run under Triton's interpreter, where `print` works.
 """
 
+# pyright: reportCallIssue=false, reportArgumentType=false
+# (A launch with `*strides`, and numbers for constants of the compiler.)
+
 from __future__ import annotations
 
 import torch

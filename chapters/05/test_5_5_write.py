@@ -21,7 +21,7 @@ def _expect_written(
     sizes: tuple[int, int, int] = (4, 2, 8),
     key_and_value: tuple[Tensor, Tensor] | None = None,
 ) -> None:
-    """Write tokens into an empty cache of 6 blocks, and look at every slot of it.
+    """Write tokens into an empty cache of 6 blocks. Look at every slot, and at the memory around the cache.
 
     Args:
         sizes: block_size, num_kv_heads and head_dim.
@@ -32,9 +32,20 @@ def _expect_written(
         key, value = both.view(2, len(slots), *shape)
     else:
         key, value = key_and_value
-    cache = torch.zeros(2, 6, block_size, *shape, device=DEVICE)
+    # The cache is the middle of a larger tensor, so that the process survives a wrong kernel.
+    whole = torch.zeros(2, 36, block_size, *shape, device=DEVICE)
+    cache = whole[:, 3:9]
     code.write_kv(cache, key.to(DEVICE), value.to(DEVICE), torch.tensor(slots, dtype=torch.int64).to(DEVICE))
     case = f"write_kv into slots {slots}: {what}"
+    outside = torch.cat([whole[:, :3], whole[:, 9:]], dim=1)
+    expect(
+        bool((outside == 0).all()),
+        case=f"the memory around the cache; {case}",
+        rule="slot s is slot s % block_size of block s // block_size, the strides are those of the cache, "
+        "and a token with slot −1 is not stored",
+        expected="unchanged",
+        got=f"{int((outside != 0).sum())} numbers written outside of the cache",
+    )
     for name, stored, given in zip(("key", "value"), cache.cpu().flatten(1, 2), (key, value), strict=True):
         for slot in range(6 * block_size):
             token = slots.index(slot) if slot in slots else None
