@@ -45,8 +45,10 @@ class EngineConfig:
     Attributes:
         model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id. A `Path` is always a
             folder or a file, and becomes a string that says so; see `model_name`.
-        dtype: `"auto"` is float32 on a CPU and bfloat16 on a CUDA device.
-        device: `"auto"` takes cuda, then mps, then cpu. Or a torch device string.
+        dtype: `"auto"` is bfloat16 on a CUDA device, float16 on one that is too old for that (a T4), and
+            float32 elsewhere.
+        device: `"auto"` takes cuda if there is one, otherwise the CPU. Or a torch device string, such as
+            `"cuda:1"`. `"mps"`, a Mac's GPU, is experimental: no test has run on one.
         block_size: tokens per block.
         num_blocks: blocks in the pool, the null block included. It overrides `kv_cache_memory_bytes` and
             `gpu_memory_utilization`.

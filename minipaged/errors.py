@@ -58,5 +58,9 @@ class InvariantError(MinipagedError):
     """The engine's bookkeeping contradicts itself. This is always a bug, never a user's mistake."""
 
 
+class TraceError(MinipagedError, ValueError):
+    """A trace file that cannot be read, or a trace that breaks the rules of the engine's bookkeeping."""
+
+
 class CourseError(MinipagedError, ValueError):
     """A chapter or an exercise does not exist, or a file of the course is missing or damaged."""

@@ -15,6 +15,7 @@ from minipaged.engine.llm_engine import LLMEngine
 from minipaged.engine.one_thread import by_one_thread
 from minipaged.engine.outputs import BeamSearchOutput, BeamSearchSequence, RequestOutput
 from minipaged.errors import EngineBusyError, PromptError, SamplingParamsError
+from minipaged.events import Observer
 from minipaged.kv.breakdown import MemoryBreakdown
 from minipaged.model.tokenizer import ChatMessage
 from minipaged.options import EngineOptions
@@ -31,6 +32,7 @@ class LLM:
     Args:
         model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id; or the `Path` of a
             folder or file.
+        observer: is told each event of the engine; see `minipaged/events/`.
         options: every other field of `EngineConfig`, by name.
 
     Attributes:
@@ -43,10 +45,17 @@ class LLM:
         ForkedProcessError: the process was forked from one that has made an engine.
     """
 
-    def __init__(self, model: str | PathLike[str] = "tiny", **options: Unpack[EngineOptions]) -> None:
+    def __init__(
+        self,
+        model: str | PathLike[str] = "tiny",
+        *,
+        observer: Observer | None = None,
+        **options: Unpack[EngineOptions],
+    ) -> None:
         self._console = Console(stderr=True)
         self._is_watched = self._console.is_terminal or self._console.is_jupyter
-        self.engine = LLMEngine(EngineConfig(model=model, **options), progress=self._is_watched)
+        config = EngineConfig(model=model, **options)
+        self.engine = LLMEngine(config, observer=observer, progress=self._is_watched)
         self.one_thread = self.engine.one_thread
         self._num_generated = 0
         if self._is_watched:

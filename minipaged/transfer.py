@@ -28,7 +28,8 @@ def to_device(arrays: Sequence[IntArray], device: torch.device) -> list[Tensor]:
     """The arrays as tensors on `device`, with the same shapes and dtypes.
 
     A copy from pinned memory to a CUDA device is only queued, so the host need not wait. PyTorch reuses the
-    pinned memory only after the copy is done.
+    pinned memory only after the copy is done. Other devices copy from ordinary memory, which may be gone as
+    soon as this function returns. So there the host waits.
 
     Args:
         arrays: the arrays. If `device` is a CPU, the tensors are views of them.
@@ -36,7 +37,8 @@ def to_device(arrays: Sequence[IntArray], device: torch.device) -> list[Tensor]:
     """
     if device.type == "cpu":
         return [torch.from_numpy(array) for array in arrays]
-    packed = pack(arrays, pin_memory=device.type == "cuda").to(device, non_blocking=True)
+    pinned = device.type == "cuda"
+    packed = pack(arrays, pin_memory=pinned).to(device, non_blocking=pinned)
     return unpack(packed, arrays)
 
 
@@ -72,7 +74,7 @@ def column(values: Sequence[float], dtype: torch.dtype, device: torch.device) ->
     """
     if device.type != "cuda":
         return torch.tensor(values, dtype=dtype, device=device)  # [N]
-    return torch.tensor(values, dtype=dtype, pin_memory=True).to(device, non_blocking=True)  # [N]
+    return torch.tensor(values, dtype=dtype).pin_memory().to(device, non_blocking=True)  # [N]
 
 
 def positive_column(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 # This runs before torch starts its threads. With models this small, one thread is faster. With several test
@@ -12,17 +13,25 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 
 from minipaged.errors import ModelNotFoundError
-from tests.model_pairs import (
-    compilable,
-    compilable_folder,
-    nano_gqa,
-    nano_model,
-    random_models,
-    smollm2,
-    tiny,
-)
 
-__all__ = ["compilable", "compilable_folder", "nano_gqa", "nano_model", "random_models", "smollm2", "tiny"]
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The models' fixtures come with transformers, which takes seconds to import. A process that only hands
+    tests to others (`pytest -n`) does without."""
+    if not getattr(config.option, "numprocesses", None):
+        config.pluginmanager.import_plugin("tests.model_pairs")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that left PyTorch another number of threads would make all later ones wait for each other."""
+    import torch  # not above: see pytest_configure
+
+    before = torch.get_num_threads()
+    result = yield
+    after = torch.get_num_threads()
+    assert after == before, f"{item.nodeid} leaves PyTorch {after} threads instead of {before}"
+    return result
 
 
 @pytest.fixture(scope="session")

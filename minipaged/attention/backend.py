@@ -32,9 +32,35 @@ def select_attention(backend: AttentionBackend, device: torch.device) -> Attenti
     if backend == "triton":
         prepare_triton(device)  # before the import: Triton decides at import how it runs kernels
         from minipaged.triton_kernels.attention import TritonAttention
+        from minipaged.triton_kernels.gpu import Gpu
 
-        return TritonAttention.on(device)
+        return TritonAttention(Gpu.of(device))
     return reference_attention
+
+
+def check_attention(
+    backend: AttentionBackend, device: torch.device, *, group: int, head_dim: int, dtype: torch.dtype
+) -> None:
+    """Check that a backend's kernels fit on the device for a model's heads, before any of them runs.
+
+    Args:
+        backend: the backend.
+        device: where it computes.
+        group: query heads for each KV head.
+        head_dim: the head dimension.
+        dtype: the dtype of the cache.
+
+    Raises:
+        ConfigError: one program needs more shared memory than the GPU has.
+    """
+    if resolve_backend(backend, device) != "triton":
+        return
+    prepare_triton(device)
+    from minipaged.triton_kernels.gpu import Gpu
+    from minipaged.triton_kernels.tiles import decode_tiles, prefill_tiles
+
+    for tiles in (decode_tiles, prefill_tiles):
+        tiles(group, head_dim, dtype, Gpu.of(device))
 
 
 @dataclass(frozen=True)

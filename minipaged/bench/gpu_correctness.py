@@ -107,11 +107,13 @@ def cache_kernels(device: torch.device) -> list[Row]:
 def _split_decodes(case: AttentionCase) -> Tensor:
     """Compute a case's decodes with `paged_decode_split`. Some parts of the sequences are empty."""
     from minipaged.triton_kernels.decode_split import paged_decode_split
+    from minipaged.triton_kernels.gpu import Gpu
 
     query, metadata = case.query[: case.metadata.num_decodes], case.metadata
     output = torch.full_like(query, float("nan"))
     tables, seq_lens = metadata.block_tables, metadata.seq_lens
-    paged_decode_split(query, case.kv_layer, tables, seq_lens, output, case.scale, num_splits=5)
+    gpu = Gpu.of(query.device)
+    paged_decode_split(query, case.kv_layer, tables, seq_lens, output, case.scale, gpu, num_splits=5)
     return output
 
 

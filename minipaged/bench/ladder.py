@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 
 from minipaged.bench.stage_run import OnTokens, Outputs, StageResult, run_stage
@@ -11,6 +12,7 @@ from minipaged.config import EngineConfig
 from minipaged.engine.llm_engine import LLMEngine
 from minipaged.engine.memory_plan import plan_memory
 from minipaged.errors import ConfigError
+from minipaged.events import Observer
 from minipaged.loading.loader import LoadedModel
 from minipaged.options import EngineOptions
 from minipaged.sim.workload import Workload
@@ -117,6 +119,10 @@ class LadderResult:
         return json.dumps(document, indent=2) + "\n"
 
 
+def _not_observing(stage: int) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 @dataclass(frozen=True)
 class Ladder:
     """The settings that all stages have in common.
@@ -156,7 +162,11 @@ class Ladder:
             plan_memory(self.config(stage), self.model.config, decoder.dtype, decoder.device)
 
     def run(
-        self, workload: Workload, stages: Sequence[int], watch: Callable[[int], OnTokens]
+        self,
+        workload: Workload,
+        stages: Sequence[int],
+        watch: Callable[[int], OnTokens],
+        observing: Callable[[int], AbstractContextManager[Observer | None]] = _not_observing,
     ) -> WorkloadResult:
         """Run the stages one after the other.
 
@@ -164,6 +174,7 @@ class Ladder:
             workload: the requests to serve.
             stages: the stages to run, in this order.
             watch: called with each stage before it runs. Returns the function that shows the progress.
+            observing: gives the observer of a stage's engine, while the stage runs.
 
         Raises:
             ConfigError: `stages` is empty, or the engine of a stage cannot be made.
@@ -176,8 +187,9 @@ class Ladder:
         difference: Difference | None = None
         num_slots = self.num_usable_blocks * self.config(stages[0]).block_size
         for stage in stages:
-            engine = LLMEngine(self.config(stage), self.model)
-            result, outputs = run_stage(stage, engine, workload, watch(stage))
+            with observing(stage) as observer:
+                engine = LLMEngine(self.config(stage), self.model, observer=observer)
+                result, outputs = run_stage(stage, engine, workload, watch(stage))
             results.append(result)
             reference = outputs if reference is None else reference
             difference = difference or find_difference(stages[0], reference, stage, outputs)

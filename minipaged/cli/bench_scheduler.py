@@ -74,7 +74,9 @@ def run(args: argparse.Namespace) -> int:
         document = {
             "pool": asdict(pool),
             "steps": [asdict(cost) for cost in costs],
-            "shares": [asdict(each) | {"share": each.share} for each in shares],
+            "shares": [
+                asdict(each) | {"share": each.share, "trace_share": each.trace_share} for each in shares
+            ],
         }
-        args.out.write_text(json.dumps(document, indent=2) + "\n")
+        args.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return 0

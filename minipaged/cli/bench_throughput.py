@@ -120,10 +120,12 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         MinipagedError: the benchmark cannot be run.
     """
+    from minipaged.bench.throughput.child import refuse_without_job_control
     from minipaged.bench.throughput.match import Rules
     from minipaged.bench.throughput.run import Plan, run_throughput
     from minipaged.view.throughput_report import throughput_report
 
+    refuse_without_job_control()
     threads = _threads(args.threads)
     plan = Plan(
         model=args.model,
@@ -138,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
         result = run_throughput(plan, remark)
     stdout_console().print(throughput_report(result))
     if args.out is not None:
-        args.out.write_text(result.to_json())
+        args.out.write_text(result.to_json(), encoding="utf-8")
     return EXIT_FAILED if _ours_failed(result) else 0
 
 

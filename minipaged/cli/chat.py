@@ -13,6 +13,7 @@ from minipaged.cli.engine_options import add_engine_arguments, engine_options, f
 from minipaged.cli.interrupt import interruptible
 from minipaged.cli.sampling_options import add_sampling_arguments, in_words, sampling_params
 from minipaged.cli.streams import remark
+from minipaged.cli.tracing import add_trace_arguments, tracing
 from minipaged.errors import MinipagedError, PromptError
 from minipaged.sampling.params import SamplingParams
 from minipaged.view.printable import printable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from minipaged.cli.conversation import Conversation
     from minipaged.engine.llm_engine import LLMEngine
     from minipaged.engine.outputs import RequestOutput
+    from minipaged.events import Observer
     from minipaged.sampling.defaults import SamplingDefaults
 
 COMMANDS = "/reset forgets the conversation, /exit or Ctrl-D leaves, Ctrl-C stops an answer"
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="TEXT", help="a message to the model that comes before all turns")
     add_sampling_arguments(parser, OWN, model_goes_first=True)
     add_engine_arguments(parser, model="smollm2-135m")
+    add_trace_arguments(parser)
     parser.description = (
         f"{parser.description} Commands: {COMMANDS}. If a conversation outgrows max_model_len, its oldest "
         "turns are dropped, and the command says so."
@@ -46,16 +49,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Talk until the input ends. Raises `MinipagedError` if the model cannot chat."""
     sampling_params(args, OWN)  # a bad option is refused before the model is loaded
+    fetch_model(args)
+    with tracing(args, "chat") as observer:
+        _talk(args, observer)
+    return 0
+
+
+def _talk(args: argparse.Namespace, observer: Observer | None) -> None:
 
     from minipaged.cli.conversation import Conversation
     from minipaged.config import EngineConfig
     from minipaged.engine.llm_engine import LLMEngine
 
-    fetch_model(args)
     options = engine_options(args)
     # Requests run one at a time, so the batch has one sequence. The default pool is sized for that.
     options.setdefault("max_num_seqs", 1)
-    engine = LLMEngine(EngineConfig(args.model, **options))
+    engine = LLMEngine(EngineConfig(args.model, **options), observer=observer)
     tokenizer = engine.model.tokenizer
     if tokenizer is None:
         raise PromptError(f"chat needs text, and {args.model} came without a tokenizer")
@@ -70,7 +79,6 @@ def run(args: argparse.Namespace) -> int:
         )
     params = replace(params, stop=[*params.stop_strings, *conversation.stop])
     _Chat(engine, conversation, params).run()
-    return 0
 
 
 def _with_models_values(defaults: SamplingDefaults) -> SamplingParams:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from minipaged.cli.engine_options import add_engine_arguments, engine_options, fetch_model
 from minipaged.cli.streams import remark, stdout_console
+from minipaged.cli.tracing import add_trace_arguments, tracing
 
 if TYPE_CHECKING:
     from minipaged.cli.demo_show import Show
     from minipaged.cli.demo_workload import DemoWorkload
     from minipaged.engine.llm_engine import LLMEngine
     from minipaged.engine.outputs import RequestOutput
+    from minipaged.events import Observer
 
 DELAY = 0.05
 """Minimum duration of a step in the live view, in seconds."""
@@ -36,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--plain", action="store_true", help="lines of text instead of the live view, even in a terminal"
     )
     add_engine_arguments(parser, model="tiny")
+    add_trace_arguments(parser)
     parser.description = (
         f"{parser.description} The demo chooses sizes that are not given, such that prefixes are shared and "
         "the pool runs out of free blocks. Each token is the likeliest one, with a repetition penalty of "
@@ -64,19 +67,20 @@ def run(args: argparse.Namespace) -> int:
     from minipaged.cli.demo_show import LiveShow, PlainShow
     from minipaged.view.labels import Labels
 
-    engine, workload = prepare(args)
-    remark(str(engine.memory_plan))
     console, labels = stdout_console(), Labels()
     live = console.is_terminal and not console.is_dumb_terminal and not args.plain
     show = LiveShow(console, labels, args.delay) if live else PlainShow(console, labels)
-    compile_loops(engine)
-    with show:
-        outputs = serve(engine, workload, show)
+    with tracing(args, "demo") as observer:
+        engine, workload = prepare(args, observer)
+        remark(str(engine.memory_plan))
+        compile_loops(engine)
+        with show:
+            outputs = serve(engine, workload, show)
     print_report(console, engine, workload, outputs, show)
     return 0
 
 
-def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
+def prepare(args: argparse.Namespace, observer: Observer | None = None) -> tuple[LLMEngine, DemoWorkload]:
     """Load the model and tokenise the prompts. Choose the missing sizes to fit the prompts."""
     from minipaged.cli.demo_pool import choose_block_size, choose_num_blocks
     from minipaged.cli.demo_workload import make_workload
@@ -111,7 +115,7 @@ def prepare(args: argparse.Namespace) -> tuple[LLMEngine, DemoWorkload]:
         workload = make_workload(model.tokenizer, model.config.vocab_size, longest)
     if config.max_model_len is None:
         config = replace(config, max_model_len=workload.longest)
-    return LLMEngine(config, model), workload
+    return LLMEngine(config, model, observer=observer), workload
 
 
 def compile_loops(engine: LLMEngine) -> None:

@@ -51,7 +51,7 @@ def add_engine_arguments(parser: argparse.ArgumentParser, *, model: str) -> None
     group.add_argument(
         "--dtype", choices=get_args(DType), help="dtype of weights and KV cache (default auto)"
     )
-    group.add_argument("--device", help="auto, cpu, cuda or mps (default auto)")
+    group.add_argument("--device", help="auto, cpu, cuda, cuda:N or mps (experimental) (default auto)")
     group.add_argument("--block-size", type=positive_int, metavar="N", help="tokens per block (default 16)")
     pool = group.add_mutually_exclusive_group()
     pool.add_argument(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from minipaged.cli.engine_options import add_engine_arguments, engine_options, fetch_model
 from minipaged.cli.sampling_options import add_sampling_arguments, sampling_params
 from minipaged.cli.streams import remark, stderr_console, stdout_console
+from minipaged.cli.tracing import add_trace_arguments, tracing
 from minipaged.errors import PromptError
 from minipaged.sampling.params import SamplingParams
 from minipaged.view.printable import one_line, printable
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_sampling_arguments(parser, OWN)
     add_engine_arguments(parser, model="tiny")
+    add_trace_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,12 +59,13 @@ def run(args: argparse.Namespace) -> int:
     from minipaged.llm import LLM
 
     fetch_model(args)
-    llm = LLM(args.model, **engine_options(args))
-    if not stderr_console().is_terminal:
-        remark(str(llm.engine.memory_plan))  # in a terminal, LLM has shown it
-    if params.greedy and (suggested := str(llm.engine.sampling_defaults)):
-        remark(f"The likeliest token, always; the model's generation_config suggests {suggested}")
-    outputs = llm.generate(prompts, params)
+    with tracing(args, "generate") as observer:
+        llm = LLM(args.model, observer=observer, **engine_options(args))
+        if not stderr_console().is_terminal:
+            remark(str(llm.engine.memory_plan))  # in a terminal, LLM has shown it
+        if params.greedy and (suggested := str(llm.engine.sampling_defaults)):
+            remark(f"The likeliest token, always; the model's generation_config suggests {suggested}")
+        outputs = llm.generate(prompts, params)
     _say_what_had_no_effect(params)
     _say_what_was_cut_off(outputs, params, llm.engine.max_model_len)
     if args.json:

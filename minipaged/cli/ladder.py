@@ -12,6 +12,7 @@ from minipaged.choices import DType, LoadFormat
 from minipaged.cli.arguments import memory_amount, new_file, positive_int
 from minipaged.cli.ladder_setup import MAX_MODEL_LEN, NUM_LONGEST, NUM_REQUESTS, prepare
 from minipaged.cli.streams import remark, stderr_console, stdout_console
+from minipaged.cli.tracing import add_trace_arguments, tracing_of_stages
 from minipaged.stages import NUM_STAGES
 
 if TYPE_CHECKING:
@@ -109,7 +110,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--block-size", type=positive_int, metavar="N", default=16, help="tokens per block (default 16)"
     )
     parser.add_argument("--dtype", choices=get_args(DType), default="auto", help="(default auto)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default auto)")
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="auto, cpu, cuda, cuda:N or mps (experimental) (default auto)",
+    )
     parser.add_argument(
         "--load-format",
         choices=get_args(LoadFormat),
@@ -118,6 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=new_file, metavar="FILE.json", help="write all results to a file")
     parser.add_argument("--plot", type=picture, metavar="FILE.png", help="draw all results into a file")
+    add_trace_arguments(parser, each=", one file for each workload and stage")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -140,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
     console, results = stdout_console(), []
     for workload, chosen in workloads:
         with progress(workload) as watch:
-            result = ladder.run(workload, chosen, watch)
+            result = ladder.run(workload, chosen, watch, tracing_of_stages(args, workload.name))
         results.append(result)
         console.print(ladder_report(result, remarks(result)))
         console.print()
@@ -155,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
         workloads=tuple(results),
     )
     if args.out is not None:
-        args.out.write_text(whole.to_json())
+        args.out.write_text(whole.to_json(), encoding="utf-8")
     if args.plot is not None:
         from minipaged.view.ladder_plot import plot_ladder
 

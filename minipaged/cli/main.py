@@ -79,6 +79,12 @@ COMMANDS = (
         "minipaged ladder --requests 16 --stages 2-8",
     ),
     Command(
+        "simulate",
+        "minipaged.cli.simulate",
+        "serve a load on paper: the real scheduler and pool, and a cost model in place of a GPU",
+        "minipaged simulate --system orca-oracle --rate 2",
+    ),
+    Command(
         "bench",
         "minipaged.cli.bench",
         "measure a part of the engine",
@@ -177,9 +183,9 @@ def _mend_streams() -> None:
     lines lose a carriage return or a byte-order mark.
     """
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open to the end of the process)
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (it stays open to the end of the process)
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -15,6 +15,7 @@ from types import ModuleType
 
 import hypothesis
 import pytest
+from hypothesis import Phase
 
 from minipaged.course import registry
 from minipaged.course.blame import needed
@@ -43,6 +44,8 @@ hypothesis.settings.register_profile(
     deadline=None,
     max_examples=60,
     report_multiple_bugs=False,
+    # Not `explain`, which tries each argument of the smallest case again: most of the time of a failing test.
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink),
 )
 
 _TIMEKEEPER = pytest.StashKey[Timekeeper]()
@@ -52,9 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("minipaged", "the course")
     group.addoption(
         "--impl",
-        default=os.environ.get("MINIPAGED_IMPL") or "mine",
+        default=os.environ.get("MINIPAGED_IMPL"),
         metavar="mine|solutions|engine|FOLDER",
-        help="whose code is checked (default: MINIPAGED_IMPL, or mine)",
+        help="whose code is checked (default: MINIPAGED_IMPL, or mine; solutions, where no paths are given)",
     )
     group.addoption("--exercise", metavar="N.M", help="only the tests of this exercise")
     group.addoption(
@@ -79,8 +82,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """If a user started this run by hand, run the tests in a second process: see `by_hand.py`."""
-    return None if runs_by_itself(config) else run_watched_pytest(config)
+    """If a user started this run by hand, run the tests in a second process: see `by_hand.py`.
+
+    A run without paths is not a reader's: it runs the project's tests, with the solutions.
+    """
+    is_whole_project = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not config.option.impl:  # now, because workers of pytest-xdist are told paths
+        config.option.impl = "solutions" if is_whole_project else "mine"
+    return None if is_whole_project or runs_by_itself(config) else run_watched_pytest(config)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -89,12 +98,23 @@ def pytest_configure(config: pytest.Config) -> None:
         "exercise(number, *names): the test belongs to this exercise, and is about these of its functions",
     )
     config.addinivalue_line("markers", "in_engine: the chapter's code in the real engine")
-    hypothesis.settings.load_profile("course")
     config.stash[_TIMEKEEPER] = Timekeeper(config)
     if not hasattr(config, "workerinput"):  # with pytest-xdist, only in the process that reports
         config.pluginmanager.register(
             Reporter(config, config.stash[_TIMEKEEPER]), "minipaged-course-reporter"
         )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A property's settings are those of the moment when its file is read; the project's other tests have
+    their own."""
+    before = hypothesis.settings.get_current_profile_name()
+    hypothesis.settings.load_profile("course")
+    try:
+        return (yield)
+    finally:
+        hypothesis.settings.load_profile(before)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -220,6 +240,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_enter_pdb",
+    "pytest_make_collect_report",
     "pytest_report_teststatus",
     "pytest_runtest_call",
     "pytest_runtest_makereport",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from functools import cache
 from pathlib import Path
 
 from minipaged.course.chapter import Chapter, Exercise, chapter_of
@@ -13,6 +14,7 @@ from minipaged.errors import CourseError
 _PACKAGE = re.compile(r"ch[0-9]{2}")
 
 
+@cache
 def chapters() -> tuple[Chapter, ...]:
     """All chapters, in order."""
     names = sorted(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -185,6 +186,7 @@ def serve(modules: Sequence[str]) -> None:
     """The main loop of the warm process. It ends when its stdin ends."""
     for name in modules:
         importlib.import_module(name)
+    gc.freeze()  # what is imported stays: a run that collects garbage need not look through it
     signal.signal(signal.SIGTERM, _end)
     while line := sys.stdin.readline():
         child = os.fork()

@@ -11,6 +11,7 @@ import torch
 
 from minipaged.attention.backend import (
     CacheFunctions,
+    check_attention,
     resolve_backend,
     select_attention,
     select_cache_functions,
@@ -20,27 +21,30 @@ from minipaged.attention.own_decode import OwnDecode
 from minipaged.attention.paged_layout import PagedLayout
 from minipaged.baseline.attend_one import select_attend_one
 from minipaged.baseline.contiguous_layout import ContiguousLayout
-from minipaged.baseline.contiguous_manager import ContiguousManager
+from minipaged.baseline.contiguous_manager import CopySlots
 from minipaged.baseline.uncached_layout import UncachedLayout
-from minipaged.baseline.uncached_manager import UncachedManager
 from minipaged.config import EngineConfig
 from minipaged.cpu.compiler.thread_limit import at_most_threads
-from minipaged.engine.device import check_given_model, resolve_device, resolve_dtype
+from minipaged.engine.bookkeeping_kinds import OBSERVED, PLAIN
+from minipaged.engine.device import check_exactness, check_given_model, resolve_device, resolve_dtype
 from minipaged.engine.machine import usable_cpus
 from minipaged.engine.memory_plan import MemoryPlan, check_before_loading, make_region_allocator, plan_memory
 from minipaged.engine.step_memory import step_bytes
 from minipaged.errors import ConfigError
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.cache import CopyBlocks, KVCache, copy_blocks
+from minipaged.kv.event_stream import EventStream
 from minipaged.kv.manager import KVManager
 from minipaged.kv.prefix_hash import PrefixHasher
-from minipaged.kv.swap import SwapCache, SwapSpace
+from minipaged.kv.swap_cache import SwapCache
 from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
 from minipaged.parts import Parts
+from minipaged.runner.capture import on_device
 from minipaged.runner.decode_steps import make_capture, make_decode_steps
 from minipaged.runner.model_runner import ModelRunner
+from minipaged.runner.warm_up import warm_up
 from minipaged.scheduler.scheduler import Scheduler
 
 
@@ -56,11 +60,16 @@ class Machinery:
     runner: ModelRunner
 
 
-def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool) -> Machinery:
+def assemble(
+    config: EngineConfig, model: LoadedModel | None, events: EventStream | None = None, *, progress: bool
+) -> Machinery:
     """Load the model if none is given, plan the memory, and make the other parts.
 
+    With `events`, the parts tell an observer what they do.
+
     Raises:
-        ConfigError: the settings contradict each other, or the pool is too small for one request.
+        ConfigError: the settings contradict each other, the pool is too small for one request, or a GPU is
+            too small for the model's attention.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
     """
     is_own = model is None
@@ -68,9 +77,27 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         model = load_configured_model(config, progress=progress, check=partial(check_before_loading, config))
     else:
         check_given_model(config, model)
-    decoder, shape = _choose_decoder(config, model.decoder, is_own=is_own), model.config
+    decoder = _choose_decoder(config, model.decoder, is_own=is_own)
+    check_exactness(decoder.device, decoder.dtype)
     if is_own and type(decoder) is not Decoder:
         model = replace(model, decoder=decoder)  # it has taken over the weights
+    with on_device(decoder.device):
+        return _assemble_around(decoder, config, model, events)
+
+
+def _assemble_around(
+    decoder: Decoder, config: EngineConfig, model: LoadedModel, events: EventStream | None
+) -> Machinery:
+    shape = model.config
+    if config.kv_layout == "paged" and (config.parts or Parts()).attention is None:
+        group = shape.num_heads // shape.num_kv_heads
+        check_attention(
+            config.attention_backend,
+            decoder.device,
+            group=group,
+            head_dim=shape.head_dim,
+            dtype=decoder.dtype,
+        )
     plan = plan_memory(
         config,
         shape,
@@ -94,8 +121,9 @@ def assemble(config: EngineConfig, model: LoadedModel | None, *, progress: bool)
         device=decoder.device,
         copy_blocks=_copy_blocks(config, decoder),
     )
-    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache)
+    kv_manager, scheduler = make_bookkeeping(config, plan, kv_cache.copy_slots, events)
     layout = _make_layout(config, decoder, kv_cache)
+    warm_up(config, decoder, layout, max_model_len=plan.max_model_len)
     runner = ModelRunner(
         decoder,
         kv_cache,
@@ -209,28 +237,36 @@ def load_configured_model(
 
 
 def make_bookkeeping(
-    config: EngineConfig, plan: MemoryPlan, kv_cache: KVCache
+    config: EngineConfig, plan: MemoryPlan, copy_slots: CopySlots, events: EventStream | None = None
 ) -> tuple[KVManager, Scheduler]:
-    """Make the KV manager and the scheduler of an engine, without any requests."""
+    """Make the KV manager and the scheduler of an engine, without any requests.
+
+    Args:
+        config: the settings.
+        plan: the memory.
+        copy_slots: how a contiguous cache copies slots when a request forks.
+        events: if given, the manager and the scheduler tell an observer what they do.
+    """
+    kinds = PLAIN if events is None else OBSERVED
     swap_space = None
     match config.kv_layout:
         case "paged":
-            manager = _make_block_manager(config, plan)
+            manager = _make_block_manager(kinds.paged, config, plan)
             if plan.num_cpu_blocks is not None:
-                swap_space = SwapSpace(manager.pool, plan.num_cpu_blocks, config.block_size)
+                swap_space = kinds.swap_space(manager.pool, plan.num_cpu_blocks, config.block_size)
         case "contiguous":
-            manager = ContiguousManager(
+            manager = kinds.contiguous(
                 make_region_allocator(config, plan.num_blocks),
                 config.block_size,
                 reserve=config.reserve,
                 max_model_len=plan.max_model_len,
-                copy_slots=kv_cache.copy_slots,
+                copy_slots=copy_slots,
             )
         case "none":
-            manager = UncachedManager(config.block_size)
+            manager = kinds.uncached(config.block_size)
         case _:
             assert_never(config.kv_layout)
-    scheduler = Scheduler(
+    scheduler = kinds.scheduler(
         manager,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
@@ -240,15 +276,17 @@ def make_bookkeeping(
         batching=config.batching,
         admits_surely=config.preemption_mode == "never",
     )
+    if events is not None:
+        events.observe(manager, scheduler, swap_space)
     return manager, scheduler
 
 
-def _make_block_manager(config: EngineConfig, plan: MemoryPlan) -> BlockManager:
+def _make_block_manager(kind: type[BlockManager], config: EngineConfig, plan: MemoryPlan) -> BlockManager:
     parts = config.parts or Parts()
     hasher = None
     if config.caches_prefixes:
         hasher = PrefixHasher(config.prefix_caching_hash_algo, hash_fn=parts.hash_function)
-    return BlockManager(
+    return kind(
         plan.num_blocks,
         config.block_size,
         hasher,

@@ -9,8 +9,10 @@ add_request -> step -> step -> ... -> outputs
 
 from __future__ import annotations
 
+import functools
 import logging
 import random
+import sys
 import time
 
 from minipaged.config import EngineConfig
@@ -18,15 +20,18 @@ from minipaged.cpu.compiler.thread_limit import at_most_threads
 from minipaged.engine.assembly import assemble, make_bookkeeping
 from minipaged.engine.beam_processor import BeamProcessor
 from minipaged.engine.intake import Prompt, RequestIntake
+from minipaged.engine.observed import ObservedBeamProcessor, ObservedOutputProcessor, engine_started
 from minipaged.engine.one_thread import OneThread, by_one_thread
 from minipaged.engine.output_processor import OutputProcessor
 from minipaged.engine.outputs import RequestOutput
 from minipaged.engine.stats import EngineStats
 from minipaged.engine.threads import threads_worth
 from minipaged.errors import ConfigError, InvariantError, RequestIdError
+from minipaged.events import EngineReset, Observer, StepExecuted
 from minipaged.kv.block_manager import BlockManager
 from minipaged.kv.block_usage import BlockUsage, count_blocks
 from minipaged.kv.breakdown import MemoryBreakdown
+from minipaged.kv.event_stream import EventStream
 from minipaged.loading.loader import LoadedModel
 from minipaged.request import Request
 from minipaged.runner.model_runner import SequenceResult
@@ -34,6 +39,7 @@ from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.beam_search import BeamSearch
 from minipaged.sampling.defaults import SamplingDefaults
 from minipaged.sampling.params import SamplingParams
+from minipaged.scheduler.observed import tell_finished
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +56,8 @@ class LLMEngine:
         config: the settings.
         model: a loaded model to use instead of `config.model`. Several engines may share one, since an
             engine never changes it.
+        observer: is told each event of the engine, in order; see `minipaged/events/`. Without one, a step
+            costs nothing more.
         progress: whether to show progress bars while a model is fetched and loaded.
 
     Raises:
@@ -60,7 +68,12 @@ class LLMEngine:
     """
 
     def __init__(
-        self, config: EngineConfig, model: LoadedModel | None = None, *, progress: bool = False
+        self,
+        config: EngineConfig,
+        model: LoadedModel | None = None,
+        *,
+        observer: Observer | None = None,
+        progress: bool = False,
     ) -> None:
         if not isinstance(config, EngineConfig):
             raise ConfigError(
@@ -69,7 +82,8 @@ class LLMEngine:
             )
         self.one_thread = OneThread()
         self.config = config
-        machinery = assemble(config, model, progress=progress)
+        self._events = None if observer is None else EventStream(observer)
+        machinery = assemble(config, model, self._events, progress=progress)
         self.model = machinery.model
         self.memory_plan = machinery.memory_plan
         self.kv_manager = machinery.kv_manager
@@ -85,7 +99,17 @@ class LLMEngine:
         self._num_arrivals = 0
         self._num_steps = 0
         self._generation_tokens = 0
+        if self._events is not None:
+            self._tell_start(self._events)
         logger.info("%s", self.memory_plan)
+
+    def _tell_start(self, events: EventStream) -> None:
+        if self.model.tokenizer is not None:
+            decode = self.model.tokenizer.decode
+            events.token_text = functools.cache(
+                lambda token_id: decode([token_id], skip_special_tokens=False)
+            )
+        events.emit(engine_started(self.config, self.memory_plan))
 
     @property
     def manager(self) -> BlockManager:
@@ -160,11 +184,16 @@ class LLMEngine:
         self._num_arrivals += 1
         self._requests[request_id] = request
         now = time.monotonic()
-        self._processors[request_id] = (
-            OutputProcessor(request, self.kv_manager, self.model, now)
+        output_kind, beam_kind = OutputProcessor, BeamProcessor
+        if self._events is not None:
+            output_kind, beam_kind = ObservedOutputProcessor, ObservedBeamProcessor
+        processor = self._processors[request_id] = (
+            output_kind(request, self.kv_manager, self.model, now)
             if search is None
-            else BeamProcessor(request, search, self.kv_manager, self.model, now)
+            else beam_kind(request, search, self.kv_manager, self.model, now)
         )
+        if self._events is not None:
+            self._events.observe(processor)
         self.scheduler.add(request)
 
     def has_unfinished_requests(self) -> bool:
@@ -200,6 +229,8 @@ class LLMEngine:
                 raise InvariantError("requests are unfinished, but none of them can be scheduled")
             with at_most_threads(self._threads_worth):
                 results = self._runner.execute(plan)
+            if self._events is not None:
+                self._events.emit(StepExecuted(self._events.now()))
         except BaseException:
             self._recover()
             raise
@@ -226,10 +257,14 @@ class LLMEngine:
         This is for bookkeeping that was interrupted halfway, so that it cannot be trusted. The scheduler's
         counts restart at 0.
         """
-        self.kv_manager, self.scheduler = make_bookkeeping(self.config, self.memory_plan, self.kv_cache)
+        self.kv_manager, self.scheduler = make_bookkeeping(
+            self.config, self.memory_plan, self.kv_cache.copy_slots, self._events
+        )
         self._intake = self._make_intake()
         self._requests.clear()
         self._processors.clear()
+        if self._events is not None:
+            self._events.emit(EngineReset(self._events.now(), f"{sys.exception()!r:.200}"))
 
     def _make_intake(self) -> RequestIntake:
         return RequestIntake(self.config, self.model, self.kv_manager, self.max_model_len)
@@ -254,6 +289,8 @@ class LLMEngine:
         for request_id, processor in advanced.items():
             if processor.request.is_finished:
                 self._forget(request_id)
+        if self._events is not None:
+            tell_finished(self._events, self.scheduler.queues, self.kv_manager)
         return list(advanced.values())
 
     @by_one_thread

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 from dataclasses import dataclass
 
 import psutil
+import torch
 
 from minipaged.engine.control_group import group_limits
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The CPU's memory, in bytes.
+    """The memory of the CPU or of a GPU, in bytes.
 
     Attributes:
         total: the most memory that the process may have.
-        free: how much of it is still free for this process. Files that the kernel has cached count as free.
+        free: how much of it is still free for this process. On the CPU, files that the kernel has cached
+            count as free.
     """
 
     total: int
@@ -29,6 +32,18 @@ def usable_memory() -> Memory:
     limits, machine = group_limits(), psutil.virtual_memory()
     total = machine.total if limits.memory_bytes is None else min(machine.total, limits.memory_bytes)
     free = machine.available if limits.free_bytes is None else min(machine.available, limits.free_bytes)
+    return Memory(total, free)
+
+
+def gpu_memory(device: torch.device) -> Memory:
+    """The memory of a CUDA device.
+
+    PyTorch keeps the memory of tensors that are gone, such as those of an engine that was deleted. The driver
+    counts it as used, so it is given back first.
+    """
+    gc.collect()  # a deleted engine may still be there, in a circle of references
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(device)
     return Memory(total, free)
 
 

@@ -11,7 +11,7 @@ from minipaged.baseline.buddy import BuddyAllocator
 from minipaged.baseline.first_fit import FirstFitAllocator
 from minipaged.baseline.region_allocator import RegionAllocator
 from minipaged.config import EngineConfig
-from minipaged.engine.machine import usable_memory
+from minipaged.engine.machine import gpu_memory, usable_memory
 from minipaged.errors import ConfigError
 from minipaged.kv.size import (
     KVShape,
@@ -163,7 +163,7 @@ def _check_room(config: EngineConfig, device: torch.device, size: int, num_block
     """Refuse a cache that is larger than the free memory, before allocating it."""
     on_cpu = _num_cpu_blocks(config, num_blocks) or 0
     if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
+        free = gpu_memory(device).free
         if num_blocks * size > free:
             raise _no_room(num_blocks, size, free)
     else:
@@ -190,8 +190,9 @@ def _num_cpu_blocks(config: EngineConfig, num_blocks: int) -> int | None:
 def _free_bytes(config: EngineConfig, device: torch.device, step_bytes: Callable[[], int]) -> int:
     if device.type == "cuda":
         for_steps = step_bytes()
-        free, total = torch.cuda.mem_get_info(device)  # last: memory that `step_bytes` keeps counts as used
-        return max(0, int(total * config.gpu_memory_utilization) - (total - free) - for_steps)
+        memory = gpu_memory(device)  # last: memory that `step_bytes` keeps counts as used
+        used = memory.total - memory.free
+        return max(0, int(memory.total * config.gpu_memory_utilization) - used - for_steps)
     return int(usable_memory().free * CPU_MEMORY_SHARE)
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from minipaged.model.decoder import Decoder
+from minipaged.runner.capture import on_side_stream
 from minipaged.runner.decode_graphs import decode_buckets
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import SamplingRow, sample
@@ -48,7 +49,7 @@ def step_bytes(
     needed = meter(lambda: run_step(decoder, max_num_batched_tokens, num_seqs))
     if with_graphs:
         buckets = decode_buckets(max_num_seqs)
-        needed += meter(lambda: run_step(decoder, buckets[-1], 0)) + len(buckets) * BYTES_PER_GRAPH
+        needed += meter(lambda: run_captured_step(decoder, buckets[-1])) + len(buckets) * BYTES_PER_GRAPH
     return needed
 
 
@@ -67,6 +68,15 @@ def run_step(decoder: Decoder, num_tokens: int, num_rows: int) -> None:
         params = SamplingParams(temperature=1.0, top_p=0.9, top_k=50, min_p=0.01, logprobs=1)
         row = SamplingRow(params=params, prompt_token_ids=(), output_token_ids=(), uniform=0.5)
         sample(decoder.logits(hidden[:num_rows]), [row] * num_rows)
+
+
+def run_captured_step(decoder: Decoder, num_tokens: int) -> None:
+    """Run a forward pass on another stream, as a capture does: there cuBLAS has one more workspace.
+
+    The workspace stays. It is not the one of the captures, which takes the same memory once more.
+    """
+    with on_side_stream(decoder.device):
+        run_step(decoder, num_tokens, 0)
 
 
 def _no_attention(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -14,8 +14,8 @@ PagedAttention", SOSP 2023, arXiv 2309.06180. "vLLM" is vLLM v1.
 Read the modules in this order: `size` (how many bytes, how many blocks), `block_table` (where a token is),
 `free_queue` and `block_pool` (which blocks are free, and how often the rest are used), `copy_on_write`
 (sharing blocks), `manager` (the interface that the scheduler calls), `block_manager` (giving sequences their
-blocks), `prefix_hash` and `prefix_cache` (finding blocks again), `swap` (blocks in CPU memory), `cache` (the
-tensors). `breakdown` and `block_usage` count how a layout uses its memory.
+blocks), `prefix_hash` and `prefix_cache` (finding blocks again), `swap` and `swap_cache` (blocks in CPU
+memory), `cache` (the tensors). `breakdown` and `block_usage` count how a layout uses its memory.
 
 The layouts without blocks are in `minipaged/baseline/`.
 """

@@ -49,7 +49,7 @@ class BlockManager(KVManager):
         free: Free = copy_on_write.free,
     ) -> None:
         self.prefix_cache = PrefixCache()
-        self.pool = BlockPool(num_blocks, self.prefix_cache.evict, make_free_queue)
+        self.pool = BlockPool(num_blocks, self._evict, make_free_queue)
         self.num_blocks = num_blocks
         self.block_size = block_size
         self._hasher = hasher
@@ -186,8 +186,11 @@ class BlockManager(KVManager):
         for block_id in self.prefix_cache.block_ids():
             self._uncache(block_id)
 
-    def _uncache(self, block_id: int) -> None:
+    def _evict(self, block_id: int) -> None:
         self.prefix_cache.evict(block_id)
+
+    def _uncache(self, block_id: int) -> None:
+        self._evict(block_id)
         self.pool.set_cached(block_id, False)
 
     def _prefix_block(self, seq: Sequence, index: int, parent_id: int, cache_salt: str | None) -> PrefixBlock:

@@ -81,6 +81,14 @@ class PrefixCache:
         contents = self._contents.get(block_id)
         return None if contents is None else self._by_hash[contents.block_hash][block_id]
 
+    def contents(self, block_id: int) -> PrefixBlock:
+        """What a cached block holds.
+
+        Raises:
+            KeyError: the block is not cached.
+        """
+        return self._contents[block_id]
+
     def evict(self, block_id: int) -> None:
         """Forget a block that is about to be overwritten."""
         contents = self._contents.pop(block_id)

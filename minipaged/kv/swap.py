@@ -12,14 +12,11 @@ swaps out, swaps in, block copies, the step's own writes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import torch
 
 from minipaged.errors import InvariantError
 from minipaged.kv.block_pool import BlockPool
-from minipaged.kv.cache import KVCache
 from minipaged.kv.size import blocks_needed
 from minipaged.request import Request
 from minipaged.request import Sequence as TokenSequence
@@ -147,39 +144,3 @@ class SwapSpace:
     @staticmethod
     def _cpu_blocks(request: Request) -> set[int]:
         return {block for seq in request.sequences for block in seq.cpu_block_table}
-
-
-class SwapCache:
-    """The tensor that holds the contents of the CPU blocks.
-
-    Args:
-        cache: the KV cache to copy from and to.
-        num_cpu_blocks: the number of CPU blocks; `data` is `[num_layers, 2, num_cpu_blocks, ...]`.
-    """
-
-    def __init__(self, cache: KVCache, num_cpu_blocks: int) -> None:
-        self._cache = cache
-        num_layers, two, _, *block = cache.data.shape
-        self.data = torch.zeros(
-            (num_layers, two, num_cpu_blocks, *block),
-            dtype=cache.data.dtype,
-            pin_memory=cache.data.device.type == "cuda",
-        )
-
-    def copy_out(self, swaps: Sequence[BlockSwap]) -> None:
-        """Copy blocks to CPU memory, all at once and in all layers."""
-        if swaps:
-            blocks, cpu_blocks = self._indices(swaps)
-            self.data.index_copy_(2, cpu_blocks, self._cache.data.index_select(2, blocks).cpu())
-
-    def copy_in(self, swaps: Sequence[BlockSwap]) -> None:
-        """Copy blocks back from CPU memory, all at once and in all layers."""
-        if swaps:
-            blocks, cpu_blocks = self._indices(swaps)
-            saved = self.data.index_select(2, cpu_blocks).to(self._cache.data.device)
-            self._cache.data.index_copy_(2, blocks, saved)
-
-    def _indices(self, swaps: Sequence[BlockSwap]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The block ids, on the cache's device, and the CPU block ids, on the CPU: int64 `[N]` each."""
-        blocks = torch.tensor([swap.block for swap in swaps], device=self._cache.data.device)
-        return blocks, torch.tensor([swap.cpu_block for swap in swaps])

@@ -66,11 +66,14 @@ def dtype_bytes(dtype: str) -> int:
 
 # The figures are from each repository's config.json. Parameter counts follow from it, and a test counts them
 # again. Qwen2.5's configs have 32,768 positions for the Instruct models. Mistral-7B has full attention since
-# v0.2.
+# v0.2. OPT-175B was never on the hub; its figures are from its paper (arXiv 2205.01068, Table 1).
 # fmt: off
 KNOWN_MODELS = (
     #          name             layers heads KV  dim  hidden positions dtype       parameters      hub id
     ModelShape("OPT-13B",         40, 40, 40, 128, 5120,   2048, "float16",  12_853_473_280, "facebook/opt-13b"),
+    ModelShape("OPT-66B",         64, 72, 72, 128, 9216,   2048, "float16",  65_719_701_504, "facebook/opt-66b"),
+    ModelShape("OPT-175B",        96, 96, 96, 128, 12288,  2048, "float16", 174_604_468_224),
+    ModelShape("Llama-13B",       40, 40, 40, 128, 5120,   2048, "float16",  13_015_864_320, "huggyllama/llama-13b"),
     ModelShape("Llama-2-7B",      32, 32, 32, 128, 4096,   4096, "float16",   6_738_415_616, "meta-llama/Llama-2-7b-hf"),
     ModelShape("Llama-2-13B",     40, 40, 40, 128, 5120,   4096, "float16",  13_015_864_320, "meta-llama/Llama-2-13b-hf"),
     ModelShape("Llama-2-70B",     80, 64,  8, 128, 8192,   4096, "float16",  68_976_648_192, "meta-llama/Llama-2-70b-hf"),
@@ -92,7 +95,7 @@ def find_known_model(name: str) -> ModelShape | None:
     """The model with this name, this hub id, or this last part of a hub id. Case does not matter."""
     wanted = name.lower()
     for model in KNOWN_MODELS:
-        hub_id = (model.hub_id or "").lower()
+        hub_id = (model.hub_id or model.name).lower()
         if wanted in (model.name.lower(), hub_id, hub_id.rpartition("/")[2]):
             return model
     return None

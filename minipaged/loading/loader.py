@@ -79,6 +79,11 @@ def load_model(
     return LoadedModel(name, decoder.config, decoder, tokenizer)
 
 
+def load_tokenizer(name: str) -> Tokenizer | None:
+    """The tokenizer of a model, without its weights; `None` if it has none. Arguments as for `load_model`."""
+    return _open(locate_or_fetch(name, weights=False)).read_tokenizer()
+
+
 class _Files(NamedTuple):
     """A model's files, after the configuration has been read."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import torch
@@ -33,10 +34,21 @@ def rerun(run: Callable[[], None]) -> Replay:
     return run
 
 
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """Within the block, a CUDA device is the current one. Triton launches its kernels there."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def on_side_stream(device: torch.device) -> AbstractContextManager[object]:
+    """Within the block, PyTorch's work is on another stream of a CUDA device, as it is in a capture."""
+    return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext()
+
+
 class CudaGraphCapture:
     """Captures CUDA graphs. They share one memory pool, since only one of them runs at a time.
 
-    Capture the largest graph first. The smaller ones then reuse its memory and allocate none.
+    Capture the largest graph first. The smaller ones then reuse its memory and allocate none. All are
+    captured on one stream: cuBLAS allocates a workspace of up to 32 MiB for each stream that it is used on.
 
     Args:
         device: a CUDA device.
@@ -44,18 +56,21 @@ class CudaGraphCapture:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._pool = torch.cuda.graph_pool_handle()
+        with on_device(device):
+            self._pool = torch.cuda.graph_pool_handle()
+            self._stream = torch.cuda.Stream()
 
     def __call__(self, run: Callable[[], None]) -> Replay:
-        with torch.cuda.device(self._device):
+        with on_device(self._device):
             # Run once before the capture: at their first use, kernels are compiled and workspaces
             # allocated, which a capture does not allow. CUDA wants this run on another stream.
-            current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+            current, side = torch.cuda.current_stream(), self._stream
             side.wait_stream(current)
             with torch.cuda.stream(side):
                 run()
             current.wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool):
+            # Without a stream of its own, PyTorch would take one of the device that was captured on first.
+            with torch.cuda.graph(graph, pool=self._pool, stream=side):
                 run()
         return graph.replay

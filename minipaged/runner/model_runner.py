@@ -9,15 +9,16 @@ from torch import Tensor
 
 from minipaged.attention.layout import AttentionLayout
 from minipaged.kv.cache import KVCache
-from minipaged.kv.swap import SwapCache
+from minipaged.kv.swap_cache import SwapCache
 from minipaged.model.decoder import Decoder
+from minipaged.runner.capture import on_device
 from minipaged.runner.decode_steps import DecodeSteps
 from minipaged.runner.prompt_logprobs import find_prompt_positions, queue_all_prompt_logprobs
 from minipaged.runner.step_batch import LogitsRows, StepBatch, build_step_batch, find_logits_rows
 from minipaged.sampling.beam_search import Candidates
 from minipaged.sampling.candidates import queue_likeliest_tokens
 from minipaged.sampling.logprobs import TokenLogprobs
-from minipaged.sampling.sampler import SampledToken, queue_samples
+from minipaged.sampling.sampler import SampledToken, queue_samples, sampling_device
 from minipaged.scheduler.scheduler_output import ScheduledSequence, SchedulerOutput
 from minipaged.transfer import queued_together, to_device
 
@@ -70,6 +71,8 @@ class ModelRunner:
         self._layout = layout
         self._decode_steps = decode_steps
         self._device = decoder.device
+        self._on_device = on_device(decoder.device)
+        self._sampling_device = sampling_device(decoder.device)
         self._eos_token_ids = eos_token_ids
 
     @torch.inference_mode()
@@ -79,10 +82,11 @@ class ModelRunner:
         Args:
             plan: a plan with at least one scheduled sequence.
         """
-        self._move_blocks(plan)
-        batch, rows = self._prepare(plan)
-        hidden, last = self._forward(batch, rows)
-        return self._sample(batch, rows, hidden, last)
+        with self._on_device:
+            self._move_blocks(plan)
+            batch, rows = self._prepare(plan)
+            hidden, last = self._forward(batch, rows)
+            return self._sample(batch, rows, hidden, last)
 
     def _move_blocks(self, plan: SchedulerOutput) -> None:
         if self._swap_cache is not None:
@@ -116,9 +120,9 @@ class ModelRunner:
 
         All of them are queued on the device first, so that the host waits for it only once.
         """
-        logits = self._decoder.logits(hidden[last])  # [R + B, vocab]
+        logits = self._decoder.logits(hidden[last]).to(self._sampling_device)  # [R + B, vocab]
         num_sampled = len(rows.sampling_rows)
-        nothing = queued_together([], self._device)
+        nothing = queued_together([], self._sampling_device)
         samples = queue_samples(logits[:num_sampled], rows.sampling_rows)
         candidates, of_prompts, positions = nothing, nothing, []
         if rows.num_candidates:

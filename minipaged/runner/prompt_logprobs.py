@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from minipaged.model.decoder import Decoder
 from minipaged.runner.step_batch import StepBatch
 from minipaged.sampling.logprob_tensors import queue_prompt_logprobs
 from minipaged.sampling.logprobs import TokenLogprobs
+from minipaged.sampling.sampler import sampling_device
 from minipaged.transfer import Queued, queued_together
 
 ROWS_AT_ONCE = 128
@@ -29,13 +29,13 @@ class PromptPositions:
     Attributes:
         index: the index of the prompt's sequence in the step.
         rows: the rows of these positions in the step.
-        following: int64 `[rows]`, the prompt tokens that they predict.
+        following: the prompt tokens that they predict.
         num_top: how many of the likeliest tokens to report for each position.
     """
 
     index: int
     rows: slice
-    following: Tensor
+    following: list[int]
     num_top: int
 
 
@@ -53,7 +53,7 @@ def find_prompt_positions(batch: StepBatch) -> list[PromptPositions]:
         for at in range(start, end, ROWS_AT_ONCE):
             stop = min(at + ROWS_AT_ONCE, end)
             rows = slice(first_row + at - start, first_row + stop - start)
-            following = torch.tensor(seq.token_ids[at + 1 : stop + 1])  # [stop - at]
+            following = seq.token_ids[at + 1 : stop + 1]
             found.append(PromptPositions(index, rows, following, num_top))
     return found
 
@@ -71,8 +71,9 @@ def queue_all_prompt_logprobs(
     Returns:
         One list for each entry of `positions`, with one element for each of its rows.
     """
+    where = sampling_device(hidden.device)
     pieces = [
-        queue_prompt_logprobs(decoder.logits(hidden[each.rows]), each.following, each.num_top)
+        queue_prompt_logprobs(decoder.logits(hidden[each.rows]).to(where), each.following, each.num_top)
         for each in positions
     ]
-    return queued_together(pieces, hidden.device)
+    return queued_together(pieces, where)

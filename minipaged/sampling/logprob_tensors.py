@@ -135,23 +135,23 @@ def _likeliest(logprobs: Tensor, num_top: int) -> Tensor:
 
 
 @torch.inference_mode()
-def queue_prompt_logprobs(logits: Tensor, next_token_ids: Tensor, k: int) -> Queued[list[TokenLogprobs]]:
+def queue_prompt_logprobs(
+    logits: Tensor, next_token_ids: Sequence[int], k: int
+) -> Queued[list[TokenLogprobs]]:
     """Queue the log-probability of each prompt token, given the tokens before it.
 
     Args:
         logits: float32 `[R, V]`: row r was computed at one position of the prompt.
-        next_token_ids: int64 `[R]`: the prompt token after that position.
+        next_token_ids: for each of the R rows, the prompt token after that position.
         k: how many of the likeliest tokens to report for each position.
 
     Returns:
         One entry for each row. NaN among a row's logits gives NaN in its entry.
     """
     num_rows = logits.shape[0]
-    if next_token_ids.shape != (num_rows,):
-        raise ValueError(
-            f"{num_rows} rows of logits need {num_rows} tokens, not {tuple(next_token_ids.shape)}"
-        )
+    if len(next_token_ids) != num_rows:
+        raise ValueError(f"{num_rows} rows of logits need {num_rows} tokens, not {len(next_token_ids)}")
     if num_rows == 0:
         return queued_together([], logits.device)
-    next_token_ids = next_token_ids.to(logits.device)
-    return gather_logprobs(logits, range(num_rows), next_token_ids, k).queue([k] * num_rows)
+    following = column(next_token_ids, torch.int64, logits.device)  # [R]
+    return gather_logprobs(logits, range(num_rows), following, k).queue([k] * num_rows)

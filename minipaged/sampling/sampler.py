@@ -64,6 +64,14 @@ class SampledToken:
     error: str | None = None
 
 
+def sampling_device(device: torch.device) -> torch.device:
+    """Where logits that were computed on `device` are sampled, and their log-probabilities are found.
+
+    Apple's GPUs have no float64. There the logits are what a step reads, and all that follows is on the CPU.
+    """
+    return torch.device("cpu") if device.type == "mps" else device
+
+
 def sample(logits: Tensor, rows: Sequence[SamplingRow]) -> list[SampledToken]:
     """Sample one token for each row, and wait for the device. See `queue_samples`."""
     return queue_samples(logits, rows).read()
@@ -87,8 +95,6 @@ def queue_samples(logits: Tensor, rows: Sequence[SamplingRow]) -> Queued[list[Sa
         raise ValueError(f"{len(rows)} rows need logits [{len(rows)}, vocab], not {list(logits.shape)}")
     if not rows:
         return queued_together([], logits.device)
-    if logits.device.type == "mps":
-        logits = logits.cpu()  # Apple's GPUs have no float64
     vocab_size = logits.shape[1]
 
     # max() of a row with NaN is NaN, so this number shows whether a row is sound.

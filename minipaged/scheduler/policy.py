@@ -49,7 +49,7 @@ class WaitingQueue:
         self._requests: list[Request] = []
 
     def push(self, request: Request) -> None:
-        bisect.insort(self._requests, request, key=self._rank)
+        bisect.insort(self._requests, request, key=self.rank_of)
 
     def peek(self) -> Request:
         """The first request.
@@ -69,11 +69,12 @@ class WaitingQueue:
 
     def remove(self, request: Request) -> None:
         """Take out this request, if it is in the queue."""
-        place = bisect.bisect_left(self._requests, self._rank(request), key=self._rank)
+        place = bisect.bisect_left(self._requests, self.rank_of(request), key=self.rank_of)
         if place < len(self._requests) and self._requests[place] is request:
             del self._requests[place]
 
-    def _rank(self, request: Request) -> Rank:
+    def rank_of(self, request: Request) -> Rank:
+        """A request's place in this queue."""
         return rank(request, self._policy)
 
     def __len__(self) -> int:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from minipaged.attention.metadata import AttentionMetadata
 from minipaged.triton_kernels.decode import paged_decode
-from minipaged.triton_kernels.decode_split import paged_decode_split
+from minipaged.triton_kernels.decode_split import paged_decode_split, part_resources
+from minipaged.triton_kernels.gpu import Gpu, programs_per_multiprocessor
 from minipaged.triton_kernels.prefill import paged_prefill
 from minipaged.triton_kernels.split_rule import num_splits
 
@@ -17,21 +18,16 @@ from minipaged.triton_kernels.split_rule import num_splits
 class TritonAttention:
     """The attention backend for GPUs; called like any other (see `AttentionFn`).
 
-    Its only state is the number of multiprocessors. This module imports Triton: call `prepare_triton` first.
+    Its only state is how many decode programs the GPU holds at once, for each shape of heads that it has
+    seen. This module imports Triton: call `prepare_triton` first.
 
     Args:
-        num_multiprocessors: multiprocessors of the GPU; see `split_rule`.
+        gpu: where the tensors are.
     """
 
-    def __init__(self, num_multiprocessors: int) -> None:
-        self._num_multiprocessors = num_multiprocessors
-
-    @classmethod
-    def on(cls, device: torch.device) -> TritonAttention:
-        """The backend for a device. The interpreter counts as a GPU with one multiprocessor."""
-        if device.type != "cuda":
-            return cls(num_multiprocessors=1)
-        return cls(torch.cuda.get_device_properties(device).multi_processor_count)
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._room: dict[tuple[torch.dtype, int, torch.Size], int] = {}
 
     def __call__(self, query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
         if query.stride(-1) != 1:
@@ -51,6 +47,7 @@ class TritonAttention:
                 metadata.query_start_loc,
                 output,
                 scale,
+                self._gpu,
                 first_seq=num_decodes,
                 max_query_len=max(query_lens),
             )
@@ -62,11 +59,20 @@ class TritonAttention:
         num_decodes = query.shape[0]
         splits = num_splits(
             num_programs=num_decodes * kv_layer.shape[3],
-            num_multiprocessors=self._num_multiprocessors,
+            room=self._programs_at_once(query, kv_layer, metadata),
             max_seq_len=max(metadata.seq_lens_list[:num_decodes]),
         )
         tables, seq_lens = metadata.block_tables, metadata.seq_lens
         if splits == 1:
-            paged_decode(query, kv_layer, tables, seq_lens, output, scale)
+            paged_decode(query, kv_layer, tables, seq_lens, output, scale, self._gpu)
         else:
-            paged_decode_split(query, kv_layer, tables, seq_lens, output, scale, splits)
+            paged_decode_split(query, kv_layer, tables, seq_lens, output, scale, self._gpu, splits)
+
+    def _programs_at_once(self, query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata) -> int:
+        """How many programs of a split decode the GPU holds at once. The interpreter holds one."""
+        heads = (query.dtype, query.shape[1], kv_layer.shape[2:])
+        if heads not in self._room:
+            program = part_resources(query, kv_layer, metadata.block_tables, metadata.seq_lens, self._gpu)
+            occupancy = 1 if program is None else programs_per_multiprocessor(program, self._gpu)
+            self._room[heads] = self._gpu.num_multiprocessors * occupancy
+        return self._room[heads]

@@ -92,9 +92,9 @@ def copy_kernel(
     TILE: tl.constexpr,
 ):
     """One program copies a tile of one block, in one layer's keys or values."""
-    at = tl.program_id(0) * TILE + tl.arange(0, TILE)  # [TILE]
+    copy = tl.program_id(0).to(tl.int64)
     plane = data + tl.program_id(1).to(tl.int64) * plane_stride
-    copy = tl.program_id(2)
+    at = tl.program_id(2) * TILE + tl.arange(0, TILE)  # [TILE]
     source = tl.load(copies + 2 * copy)  # int64, so the products below are int64 too
     target = tl.load(copies + 2 * copy + 1)
     inside = at < block_stride
@@ -121,6 +121,7 @@ def copy_blocks(kv_data: torch.Tensor, copies: Sequence[BlockCopy]) -> None:
         return
     num_layers, plane_stride, block_stride = kv_data.shape[0], kv_data.stride(1), kv_data.stride(2)
     tile = min(COPY_TILE, triton.next_power_of_2(block_stride))
-    copy_kernel[(-(-block_stride // tile), 2 * num_layers, len(copies))](
+    # The copies are first: a grid's first dimension may be as large as 2**31, the others only 65,535.
+    copy_kernel[(len(copies), 2 * num_layers, -(-block_stride // tile))](
         kv_data, pairs, plane_stride, block_stride, TILE=tile, enable_fp_fusion=True
     )

@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
+from minipaged.triton_kernels.gpu import Gpu
 from minipaged.triton_kernels.softmax import LOG2_E, attend, dot_dtype
 from minipaged.triton_kernels.tiles import decode_tiles
 
@@ -83,6 +84,7 @@ def paged_decode(
     seq_lens: torch.Tensor,
     output: torch.Tensor,
     scale: float,
+    gpu: Gpu,
 ) -> None:
     """For D sequences: attend from the last token to all tokens of its sequence.
 
@@ -93,10 +95,11 @@ def paged_decode(
         seq_lens: int32 `[S]`; a length of 0 gives a row of zeros.
         output: as `query`, overwritten.
         scale: multiplies the scores.
+        gpu: where the tensors are.
     """
     num_decodes, num_heads, head_dim = query.shape
     block_size, num_kv_heads = kv_layer.shape[2:4]
-    tiles = decode_tiles(num_heads // num_kv_heads, head_dim, query.dtype.itemsize)
+    tiles = decode_tiles(num_heads // num_kv_heads, head_dim, query.dtype, gpu)
     decode_kernel[(num_kv_heads, num_decodes)](
         query,
         output,

@@ -9,10 +9,14 @@ triton_unified_attention.py calls the parts `segments`.
 # pyright: reportCallIssue=false
 # (A launch takes options that are not parameters of the kernel.)
 
+from functools import partial
+
 import torch
 import triton
 import triton.language as tl
+from triton.compiler import CompiledKernel
 
+from minipaged.triton_kernels.gpu import Gpu, Resources
 from minipaged.triton_kernels.softmax import LOG2_E, attend, dot_dtype
 from minipaged.triton_kernels.tiles import decode_tiles
 
@@ -120,16 +124,67 @@ def paged_decode_split(
     seq_lens: torch.Tensor,
     output: torch.Tensor,
     scale: float,
+    gpu: Gpu,
     num_splits: int,
 ) -> None:
     """Like `paged_decode`, but with `num_splits` programs for each KV head of each sequence."""
     num_decodes, num_heads, head_dim = query.shape
-    block_size, num_kv_heads = kv_layer.shape[2:4]
-    tiles = decode_tiles(num_heads // num_kv_heads, head_dim, query.dtype.itemsize)
     # [D, num_heads, num_splits, head_dim] and [D, num_heads, num_splits]
     part_outputs = query.new_empty(num_decodes, num_heads, num_splits, head_dim, dtype=torch.float32)
     part_sums = query.new_empty(num_decodes, num_heads, num_splits, dtype=torch.float32)
-    decode_part_kernel[(num_kv_heads, num_splits, num_decodes)](
+    _parts(query, part_outputs, part_sums, kv_layer, block_tables, seq_lens, scale, gpu, num_splits)
+    merge_kernel[(num_heads, num_decodes)](
+        part_outputs,
+        part_sums,
+        output,
+        num_splits,
+        *output.stride()[:2],
+        HEAD_DIM=head_dim,
+        PADDED_DIM=triton.next_power_of_2(head_dim),
+        PADDED_SPLITS=triton.next_power_of_2(num_splits),
+        enable_fp_fusion=True,
+    )
+
+
+def part_resources(
+    query: torch.Tensor, kv_layer: torch.Tensor, block_tables: torch.Tensor, seq_lens: torch.Tensor, gpu: Gpu
+) -> Resources | None:
+    """What a program of `decode_part_kernel` needs for such tensors; `None` under the interpreter.
+
+    The kernel is compiled and loaded onto the GPU, but not launched.
+    """
+    parts = query.new_empty(0, dtype=torch.float32)
+    compiled = _parts(query, parts, parts, kv_layer, block_tables, seq_lens, 1.0, gpu, 1, launch=False)
+    if not isinstance(compiled, CompiledKernel):
+        return None
+    compiled._init_handles()  # loads it; only then are its registers known
+    return Resources(
+        num_threads=compiled.metadata.num_warps * compiled.metadata.warp_size,
+        registers=compiled.n_regs,
+        shared_bytes=compiled.metadata.shared,
+    )
+
+
+def _parts(
+    query: torch.Tensor,
+    part_outputs: torch.Tensor,
+    part_sums: torch.Tensor,
+    kv_layer: torch.Tensor,
+    block_tables: torch.Tensor,
+    seq_lens: torch.Tensor,
+    scale: float,
+    gpu: Gpu,
+    num_splits: int,
+    *,
+    launch: bool = True,
+) -> object:
+    """Launch `decode_part_kernel`, or only compile it. Returns the compiled kernel, if there is one."""
+    num_decodes, num_heads, head_dim = query.shape
+    block_size, num_kv_heads = kv_layer.shape[2:4]
+    tiles = decode_tiles(num_heads // num_kv_heads, head_dim, query.dtype, gpu)
+    grid = (num_kv_heads, num_splits, num_decodes)
+    run = decode_part_kernel[grid] if launch else partial(decode_part_kernel.warmup, grid=grid)
+    return run(
         query,
         part_outputs,
         part_sums,
@@ -150,16 +205,5 @@ def paged_decode_split(
         DOT_DTYPE=dot_dtype(query.dtype),
         num_warps=tiles.num_warps,
         num_stages=tiles.num_stages,
-        enable_fp_fusion=True,
-    )
-    merge_kernel[(num_heads, num_decodes)](
-        part_outputs,
-        part_sums,
-        output,
-        num_splits,
-        *output.stride()[:2],
-        HEAD_DIM=head_dim,
-        PADDED_DIM=tiles.padded_dim,
-        PADDED_SPLITS=triton.next_power_of_2(num_splits),
         enable_fp_fusion=True,
     )

@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
+from minipaged.triton_kernels.gpu import Gpu
 from minipaged.triton_kernels.softmax import LOG2_E, attend, dot_dtype
 from minipaged.triton_kernels.tiles import prefill_tiles
 
@@ -96,6 +97,7 @@ def paged_prefill(
     query_start_loc: torch.Tensor,
     output: torch.Tensor,
     scale: float,
+    gpu: Gpu,
     *,
     first_seq: int,
     max_query_len: int,
@@ -110,13 +112,14 @@ def paged_prefill(
         query_start_loc: int32 `[S + 1]`: the rows of sequence s begin at row `query_start_loc[s]`.
         output: as `query`; the rows of sequences from `first_seq` on are overwritten.
         scale: multiplies the scores.
+        gpu: where the tensors are.
         first_seq: the first sequence to compute.
         max_query_len: the largest number of queries of one of these sequences.
     """
     _, num_heads, head_dim = query.shape
     block_size, num_kv_heads = kv_layer.shape[2:4]
     group = num_heads // num_kv_heads
-    tiles = prefill_tiles(group, head_dim, query.dtype.itemsize)
+    tiles = prefill_tiles(group, head_dim, query.dtype, gpu)
     queries_per_program = tiles.rows // group
     grid = (-(-max_query_len // queries_per_program), num_kv_heads, seq_lens.shape[0] - first_seq)
     prefill_kernel[grid](

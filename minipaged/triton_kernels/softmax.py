@@ -7,6 +7,10 @@ scaled down to it.
 
 GPUs have an instruction for 2ˣ but none for eˣ. So scores are exponents of 2: callers multiply `scale` by
 `LOG2_E`.
+
+While one tile is multiplied, the keys and values of the next are being loaded. The compiler arranges this
+("software pipelining", `num_stages` in `tiles`), but only for loads whose addresses are known early. Here
+the addresses come from the block table. So the loop looks a tile's block ids up one step ahead.
 """
 
 import torch
@@ -31,6 +35,12 @@ def dot_dtype(dtype: torch.dtype) -> tl.dtype:
     as integers, so it gets float32.
     """
     return tl.float32 if is_interpreted() and dtype == torch.bfloat16 else _DTYPES[dtype]
+
+
+@triton.jit
+def block_ids_at(block_table, positions, end, BLOCK_SIZE: tl.constexpr):
+    """The block of each position before `end`, int32 [TILE]; block 0 for positions from `end` on."""
+    return tl.load(block_table + positions // BLOCK_SIZE, mask=positions < end, other=0)
 
 
 @triton.jit
@@ -62,10 +72,11 @@ def attend(
     greatest = tl.full([M], LOWEST, tl.float32)  # [M]
     total = tl.full([M], 0.0, tl.float32)  # [M]
     output = tl.full([M, PADDED_DIM], 0.0, tl.float32)  # [M, PADDED_DIM]
+    in_tile = tl.arange(0, TILE)  # [TILE]
+    block_ids = block_ids_at(block_table, begin + in_tile, end, BLOCK_SIZE)  # int32 [TILE]
     for start in range(begin, end, TILE):
-        positions = start + tl.arange(0, TILE)  # [TILE]
+        positions = start + in_tile  # [TILE]
         inside = positions < end  # [TILE]
-        block_ids = tl.load(block_table + positions // BLOCK_SIZE, mask=inside, other=0)  # int32 [TILE]
         # Widen to 64 bits before the multiplication: a product past 2³¹ would silently wrap to another block.
         slots = block_ids.to(tl.int64) * block_stride + (positions % BLOCK_SIZE) * slot_stride  # [TILE]
         offsets = slots[:, None] + dims[None, :]  # [TILE, PADDED_DIM]
@@ -73,6 +84,7 @@ def attend(
         loaded = inside[:, None] & (dims < HEAD_DIM)[None, :]  # [TILE, PADDED_DIM]
         tile_keys = tl.load(keys + offsets, mask=loaded, other=0.0)  # [TILE, PADDED_DIM]
         tile_values = tl.load(values + offsets, mask=loaded, other=0.0)  # [TILE, PADDED_DIM]
+        block_ids = block_ids_at(block_table, positions + TILE, end, BLOCK_SIZE)  # of the next tile
 
         # Without "ieee", float32 factors would be rounded to the 10-bit mantissa of TF32.
         keys_by_dim = tl.trans(tile_keys).to(DOT_DTYPE)  # [PADDED_DIM, TILE]

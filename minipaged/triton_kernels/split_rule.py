@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-PROGRAMS_PER_MULTIPROCESSOR = 4
-"""Decode programs that a multiprocessor holds at once. While one waits for memory, others compute."""
 MIN_TOKENS_PER_SPLIT = 128
 """With fewer tokens, starting a program and merging its result costs more than the split saves."""
 MAX_SPLITS = 64
 """The limit comes from the merge kernel: its registers hold the results of all parts of a sequence."""
 
 
-def num_splits(num_programs: int, num_multiprocessors: int, max_seq_len: int) -> int:
+def num_splits(num_programs: int, room: int, max_seq_len: int) -> int:
     """How many parts each sequence is cut into; 1 means `paged_decode`, without a merge.
 
     The number is the largest with which all programs run on the GPU at once. Without a split there are
-    P = sequences × KV heads programs. The GPU holds R = 4 × multiprocessors of them. So each sequence is
-    cut into R // P parts:
+    P = sequences × KV heads programs. The GPU has room for R of them. So each sequence is cut into R // P
+    parts:
 
     - At most R programs are launched, so no second wave runs for a few remaining programs.
     - More than R / 2 programs are launched, if the sequences are long enough.
@@ -25,8 +23,7 @@ def num_splits(num_programs: int, num_multiprocessors: int, max_seq_len: int) ->
 
     Args:
         num_programs: P, at least 1.
-        num_multiprocessors: multiprocessors of the GPU, at least 1.
+        room: R, at least 1: multiprocessors × `programs_per_multiprocessor`.
         max_seq_len: tokens of the longest sequence.
     """
-    room = PROGRAMS_PER_MULTIPROCESSOR * num_multiprocessors
     return max(1, min(room // num_programs, max_seq_len // MIN_TOKENS_PER_SPLIT, MAX_SPLITS))

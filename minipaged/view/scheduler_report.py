@@ -39,6 +39,7 @@ def scheduler_report(pool: Pool, costs: Sequence[StepCost], shares: Sequence[Ste
         "take in",
         "whole step",
         "share",
+        "trace",
     )
     for share in shares:
         with_model.add_row(
@@ -49,6 +50,7 @@ def scheduler_report(pool: Pool, costs: Sequence[StepCost], shares: Sequence[Ste
             _microseconds(share.take_in),
             _microseconds(share.whole),
             f"{share.share:.1%}",
+            f"{share.trace_share:.1%}",
         )
     return Group(steps, *(Text(f"- {line}") for line in _remarks(costs)), Text(), with_model)
 

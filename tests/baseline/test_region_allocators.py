@@ -14,6 +14,7 @@ from minipaged.baseline.first_fit import FirstFitAllocator
 from minipaged.baseline.region_allocator import Region, RegionAllocator
 from minipaged.baseline.reserve import slots_to_reserve
 from minipaged.errors import ConfigError, InvariantError
+from tests.long_tests import examples
 
 MOST_SLOTS = 70
 PAPER_SLOTS = 15_728
@@ -139,7 +140,9 @@ class BuddyAgainstBitmap(AgainstBitmap):
 
 TestFirstFit = FirstFitAgainstBitmap.TestCase
 TestBuddy = BuddyAgainstBitmap.TestCase
-TestFirstFit.settings = TestBuddy.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFirstFit.settings = TestBuddy.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 
 
 def test_first_fit_takes_the_first_gap_and_not_the_tightest() -> None:

@@ -34,6 +34,7 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 PARTS = [name for group in GROUPS for name in group.parts]
 
 
+@pytest.mark.long
 def test_the_rehearsal(tmp_path: Path) -> None:
     """The command runs in a new process. The interpreter is on even if the machine has a GPU."""
     out = tmp_path / "record.json"
@@ -67,6 +68,7 @@ def test_a_group_has_the_parts_that_it_names(group: Group) -> None:
     assert tuple(module.make_parts(DEVICE, rehearse=True)) == group.parts
 
 
+@pytest.mark.long
 def test_a_process_that_dies_leaves_a_record_for_each_part() -> None:
     records = run_group(Group("no such group", "", 60, ("one", "two")), rehearse=True)
     assert [record.name for record in records] == ["one", "two"]

@@ -22,6 +22,7 @@ def run(*arguments: str) -> int:
         return stop.code if isinstance(stop.code, int) else 1
 
 
+@pytest.mark.long
 def test_throughput_with_a_peer_and_an_absent_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

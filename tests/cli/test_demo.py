@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import re
@@ -32,13 +33,20 @@ class Result:
         return int(found.group(1).replace(",", ""))
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> Result:
-    try:
-        code = cli.main(["demo", *arguments])
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 1
-    captured = capsys.readouterr()
-    return Result(code, captured.out, captured.err)
+def run(*arguments: str) -> Result:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = cli.main(["demo", *arguments])
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 1
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def plain() -> Result:
+    """Of `minipaged demo` alone."""
+    return run()
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
@@ -48,8 +56,8 @@ def parsed(*arguments: str) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def test_tiny_shares_prefixes_and_preempts(capsys: pytest.CaptureFixture[str]) -> None:
-    result = run(capsys)
+def test_tiny_shares_prefixes_and_preempts(plain: Result) -> None:
+    result = plain
     assert result.code == 0
     assert result.number("preemptions") >= 1
     assert result.number("prefix hits") >= 1
@@ -62,15 +70,15 @@ def test_tiny_shares_prefixes_and_preempts(capsys: pytest.CaptureFixture[str]) -
     assert "\x1b" not in result.out
 
 
-def test_every_run_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_run_is_the_same(plain: Result) -> None:
     def without_speed(text: str) -> str:
         return re.sub(r"^ speed.*", "", text, flags=re.MULTILINE)
 
-    assert without_speed(run(capsys).out) == without_speed(run(capsys).out)
+    assert without_speed(run().out) == without_speed(plain.out)
 
 
-def test_waste_is_that_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    out = " ".join(run(capsys).out.split())
+def test_waste_is_that_of_the_run(plain: Result) -> None:
+    out = " ".join(plain.out.split())
     paged = re.search(r"waste, paged ([\d.]+)%", out)
     reserved = re.search(r"waste, reserved ([\d.]+)%", out)
     assert paged is not None
@@ -78,15 +86,15 @@ def test_waste_is_that_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 < float(paged.group(1)) < float(reserved.group(1)) < 100
 
 
-def test_without_prefix_caching_there_are_no_hits(capsys: pytest.CaptureFixture[str]) -> None:
-    result = run(capsys, "--no-prefix-caching")
+def test_without_prefix_caching_there_are_no_hits() -> None:
+    result = run("--no-prefix-caching")
     assert result.code == 0
     assert result.number("prefix hits") == 0
     assert result.number("preemptions") >= 1
 
 
-def test_sizes_that_are_given_win(capsys: pytest.CaptureFixture[str]) -> None:
-    result = run(capsys, "--num-blocks", "500", "--block-size", "4", "--max-model-len", "400")
+def test_sizes_that_are_given_win() -> None:
+    result = run("--num-blocks", "500", "--block-size", "4", "--max-model-len", "400")
     assert result.code == 0
     assert result.number("pool") == 499
     assert result.number("preemptions") == 0
@@ -94,18 +102,16 @@ def test_sizes_that_are_given_win(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--num-blocks", "3"], ["--kv-memory", "128KiB"]])
-def test_a_small_pool_gets_short_prompts(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    result = run(capsys, *arguments)
+def test_a_small_pool_gets_short_prompts(arguments: list[str]) -> None:
+    result = run(*arguments)
     assert result.code == 0
     assert len(re.findall(r"^step \d+: \w ended", result.out, re.MULTILINE)) == 8
 
 
 @pytest.mark.parametrize("longest", [2, 9, 64])
-def test_a_model_without_a_tokenizer_and_with_few_positions(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, longest: int
-) -> None:
+def test_a_model_without_a_tokenizer_and_with_few_positions(tmp_path: Path, longest: int) -> None:
     folder = make_model(tmp_path / "model", vocab_size=50, max_position_embeddings=longest)
-    result = run(capsys, "--model", str(folder))
+    result = run("--model", str(folder))
     assert result.code == 0
     outputs = result.out.split("Outputs")[1].split("Summary")[0]
     assert re.fullmatch(r"[\sA-H→…\d]+", outputs), "token ids alone"
@@ -128,8 +134,8 @@ def test_a_model_without_a_tokenizer_and_with_few_positions(
         ["--device", "abacus"],
     ],
 )
-def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    result = run(capsys, *arguments)
+def test_bad_input_is_one_line(arguments: list[str]) -> None:
+    result = run(*arguments)
     assert result.code == 2
     assert result.out == ""
     assert len(result.err.splitlines()) == 1
@@ -191,8 +197,8 @@ def test_smollm2_shares_prefixes_and_preempts(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("stage", ["1", "2"])
-def test_a_stage_without_blocks_is_refused(capsys: pytest.CaptureFixture[str], stage: str) -> None:
-    result = run(capsys, "--stage", stage, "--plain")
+def test_a_stage_without_blocks_is_refused(stage: str) -> None:
+    result = run("--stage", stage, "--plain")
     assert result.code == 2
     assert "choose a stage from 3 to 8" in result.err
     assert len(result.err.splitlines()) == 1

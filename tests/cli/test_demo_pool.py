@@ -80,6 +80,7 @@ def test_the_pool_holds_the_longest_request_and_not_all(
         assert said.num_preemptions >= 1
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("block_size", [4, 16])
 @pytest.mark.parametrize("caching", [True, False])
 def test_the_real_run_does_what_the_rehearsal_said(block_size: int, caching: bool) -> None:

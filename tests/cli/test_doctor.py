@@ -81,12 +81,24 @@ def test_faults_of_a_package(
 def test_devices_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    cuda, mps, cpu = health.devices()
+    cuda, cpu, mps = health.devices()
     assert (cuda.subject, cuda.state) == ("cuda", "absent")
     assert (mps.subject, mps.state) == ("mps", "absent")
     assert cpu.state == "good"
     sizes = r"[\d.,]+ \wiB of [\d.,]+ \wiB free"
     assert re.match(rf"\d+ cores, up to \d+ threads?, {sizes}", cpu.detail)
+
+
+def test_on_a_mac_auto_takes_the_cpu(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(health, "triton", lambda: Finding("triton", "absent", "not tried"))
+    assert main(["doctor"]) == 0
+    output = capsys.readouterr().out
+    assert "Apple GPU, experimental" in output
+    assert "The engine can run here. device='auto' takes cpu." in output
 
 
 def test_what_a_container_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,14 +109,14 @@ def test_what_a_container_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = GroupLimits(2 * 2**30, 2**30, 1.5)
     monkeypatch.setattr(machine, "group_limits", lambda: limits)
     with torchs_own_threads(16):
-        *_, cpu = health.devices()
+        *_, cpu, _ = health.devices()
     assert cpu.detail == (
         "2 cores, up to 2 threads, 1 GiB of 2 GiB free; the machine has 16 cores and 64 GiB, of which this "
         "process may use no more"
     )
     monkeypatch.setattr(machine, "group_limits", GroupLimits)
     with torchs_own_threads(16):
-        *_, cpu = health.devices()
+        *_, cpu, _ = health.devices()
     assert cpu.detail == "16 cores, up to 16 threads, 60 GiB of 64 GiB free"
 
 
@@ -119,6 +131,7 @@ def test_devices_with_two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[1] == Finding("cuda:1", "good", "Card 1 (sm_90), 1 GiB of 16 GiB free")
 
 
+@pytest.mark.long
 def test_triton_runs_a_kernel_under_its_interpreter() -> None:
     pytest.importorskip("triton")
     probe = Path(health.__file__).with_name("triton_probe.py")

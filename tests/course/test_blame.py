@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +14,7 @@ from minipaged.course.expect import Wrong
 from minipaged.course.implementation import Implementation, implementation
 from minipaged.course.messages import wrong_text
 from minipaged.course.outcome import place_of
+from tests.course.many_runs import run_pytest
 
 CHAPTER = registry.chapter(3)
 SOLVED = stubs.without_markers(folders.solution_text(CHAPTER))
@@ -40,24 +39,9 @@ def _unwritten(name: str) -> str:
 
 
 def _pytest(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "chapters/03",
-            "-p",
-            "no:cacheprovider",
-            f"--impl={folder}",
-            *arguments,
-        ],
-        cwd=folders.root(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    return done.stdout
+    code, said = run_pytest(CHAPTER, f"--impl={folder}", *arguments)
+    assert code == pytest.ExitCode.TESTS_FAILED, said
+    return said
 
 
 # Which functions

@@ -81,6 +81,7 @@ def test_next_shows_methods_in_their_class(
         assert shown.count(f"\n{line}") == 1
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("content", "place"),
     [

@@ -92,6 +92,7 @@ def test_whatever_it_catches(tmp_path: Path) -> None:
     assert {each.limit for each in seen if each.exercise == "1.1"} == {2.0}
 
 
+@pytest.mark.long
 def test_a_file_that_never_ends_is_read_once(tmp_path: Path) -> None:
     report = checks.check_numbered("1", write(tmp_path, f"{SOLVED}\nwhile True:\n    pass\n"))
     assert {each.state for each in report.results} == {"wrong"}
@@ -101,6 +102,7 @@ def test_a_file_that_never_ends_is_read_once(tmp_path: Path) -> None:
     assert {text.partition("\n")[0] for text in others} == {first.partition("\n")[0]}
 
 
+@pytest.mark.long
 def test_what_calls_it_is_not_called(tmp_path: Path) -> None:
     bodies = {
         "bytes_per_token": "while True: pass",
@@ -116,6 +118,7 @@ def test_what_calls_it_is_not_called(tmp_path: Path) -> None:
     assert "stopped   `bytes_per_token` (1.1) did not finish" in text
 
 
+@pytest.mark.long
 def test_what_was_caught_does_not_count_as_an_end(tmp_path: Path) -> None:
     body = f"try:\n    while True: pass\nexcept BaseException:\n    pass\n{RIGHT}"
     results = checks.run_tests([CHAPTER], write(tmp_path, with_bodies({"bytes_per_token": body})), "1.1")
@@ -173,6 +176,7 @@ def test_pytest_goes_on_with_the_others_in_a_new_process(tmp_path: Path) -> None
     assert "✗  1.5" in out
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no groups of processes")
 def test_an_interrupt_ends_both_processes_of_pytest(tmp_path: Path) -> None:
     flag = tmp_path / "flag"
@@ -187,6 +191,7 @@ def test_an_interrupt_ends_both_processes_of_pytest(tmp_path: Path) -> None:
     assert "KeyboardInterrupt" in out
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("option", ["--collect-only", "--test-seconds=0", "-n1"])
 def test_pytest_runs_by_itself_where_nothing_is_to_be_watched(option: str) -> None:
     code = (

@@ -34,6 +34,7 @@ def _write(folder: Path, chapter: Chapter, text: str) -> str:
     return str(folder)
 
 
+@pytest.mark.long(keep=1)
 @each_chapter
 def test_solving_the_first_exercises_passes_their_tests_and_no_others(
     chapter: Chapter, tmp_path: Path
@@ -43,8 +44,8 @@ def test_solving_the_first_exercises_passes_their_tests_and_no_others(
     solved = [numbers[:count] for count in range(len(numbers) + 1)]
     source = _solution(chapter)
     runs = [Run(_write(tmp_path / str(len(keep)), chapter, stubs.make_stub(source, keep))) for keep in solved]
-    runs += [Run("solutions"), Run("engine")]
-    solved += [numbers, numbers]
+    runs.append(Run("engine"))
+    solved.append(numbers)
     can_run = {seam.exercise for seam in seams(chapter)}
     for keep, results in zip(solved, run_many(chapter, runs), strict=True):
         assert {result.exercise for result in results} == {*numbers, ""}
@@ -53,6 +54,7 @@ def test_solving_the_first_exercises_passes_their_tests_and_no_others(
             assert result.state == ("pass" if passes else "todo"), (keep, result)
 
 
+@pytest.mark.long(keep=1)
 @each_chapter
 def test_every_bug_is_caught_by_its_exercise(chapter: Chapter, tmp_path: Path) -> None:
     mutants = zoo.mutants(chapter)
@@ -61,7 +63,7 @@ def test_every_bug_is_caught_by_its_exercise(chapter: Chapter, tmp_path: Path) -
         folder = tmp_path / str(number)
         folder.mkdir()
         zoo.write_mutant(chapter, mutant, folder)
-        runs.append(Run(str(folder), mutant.exercise))
+        runs.append(Run(str(folder), mutant.exercise, until_wrong=True))
     survived = [
         f"{mutant.exercise} {mutant.name}"
         for mutant, results in zip(mutants, run_many(chapter, runs), strict=True)
@@ -70,6 +72,7 @@ def test_every_bug_is_caught_by_its_exercise(chapter: Chapter, tmp_path: Path) -
     assert survived == []
 
 
+@pytest.mark.long(keep=1)
 @each_chapter
 def test_a_function_that_raises_is_shown_with_its_case(chapter: Chapter, tmp_path: Path) -> None:
     """If an exercise's first function raises, the message has the call, the right answer and the line."""

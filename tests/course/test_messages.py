@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ from minipaged.course.drawing import draw_slots, draw_tables
 from minipaged.course.expect import Wrong, expect, expect_close, expect_equal, expect_error, kind_of, show
 from minipaged.course.implementation import Implementation, implementation
 from minipaged.course.messages import todo_line
+from tests.course.many_runs import run_pytest
 
 CHAPTER = registry.chapter(1)
 SOURCE = folders.solution_file(CHAPTER).read_text(encoding="utf-8")
@@ -24,24 +23,9 @@ SOURCE = folders.solution_file(CHAPTER).read_text(encoding="utf-8")
 def _pytest(folder: Path, text: str, *arguments: str) -> str:
     """What `pytest chapters/01` prints for an exercise file with this text."""
     (folder / f"{CHAPTER.stem}.py").write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "chapters/01",
-            "-p",
-            "no:cacheprovider",
-            f"--impl={folder}",
-            *arguments,
-        ],
-        cwd=folders.root(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    return done.stdout
+    code, said = run_pytest(CHAPTER, f"--impl={folder}", *arguments)
+    assert code == pytest.ExitCode.TESTS_FAILED, said
+    return said
 
 
 def test_todo_is_one_line_for_each_exercise(tmp_path: Path) -> None:

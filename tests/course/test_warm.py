@@ -76,6 +76,7 @@ def test_after_a_crash_the_next_check_runs(tmp_path: Path, process: list[warm.Wa
     assert process == [first]
 
 
+@pytest.mark.long
 def test_code_that_never_ends_is_wrong_and_the_process_stays(
     tmp_path: Path, process: list[warm.WarmProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +91,7 @@ def test_code_that_never_ends_is_wrong_and_the_process_stays(
     assert process == [first]
 
 
+@pytest.mark.long
 def test_if_the_process_dies_there_is_another(tmp_path: Path, process: list[warm.WarmProcess]) -> None:
     text = _dying_once(tmp_path, "os.kill(os.getppid(), 9)")
     assert _states(_check(tmp_path, text)) == {"pass"}  # this check runs in its own process
@@ -98,6 +100,7 @@ def test_if_the_process_dies_there_is_another(tmp_path: Path, process: list[warm
     assert process != [first]
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_the_run_and_the_process_stays(
     tmp_path: Path, process: list[warm.WarmProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from minipaged.cpu import recorded_decode
 from minipaged.loading.loader import load_model
 from tests.cpu.recorded import PROMPTS, make, sizes, spoil, steps_of
 from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, drain, greedy, run
+from tests.long_tests import examples
 from tests.model_pairs import Pair
 from tests.oracle import make_model
 from tests.torch_threads import torch_threads
@@ -40,7 +41,7 @@ def numbers(engine: LLMEngine, prompts: list[list[int]], params: list[SamplingPa
     ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_as_eager_to_the_last_bit(compilable: Pair, compilable_folder: Path, data: st.DataObject) -> None:
     """The numbers are those of an engine that runs each step eagerly.

@@ -8,6 +8,7 @@ from typing import Unpack
 import torch
 
 from minipaged import EngineConfig, LLMEngine, RequestOutput, SamplingParams
+from minipaged.events import Observer
 from minipaged.loading.loader import LoadedModel
 from minipaged.options import EngineOptions
 from tests.oracle import Oracle
@@ -16,10 +17,12 @@ TIE = 1e-4
 """If the oracle's two best logits differ by at most this, either token is right."""
 
 
-def make_engine(model: LoadedModel, **options: Unpack[EngineOptions]) -> LLMEngine:
+def make_engine(
+    model: LoadedModel, observer: Observer | None = None, **options: Unpack[EngineOptions]
+) -> LLMEngine:
     """A float32 CPU engine around a loaded model."""
     defaults = EngineOptions(dtype="float32", device="cpu")
-    return LLMEngine(EngineConfig(**(defaults | options)), model)
+    return LLMEngine(EngineConfig(**(defaults | options)), model, observer=observer)
 
 
 def greedy(max_tokens: int, **changes: object) -> SamplingParams:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import cache
 from typing import Literal
 
 import pytest
@@ -24,18 +25,26 @@ from tests.engine.driving import (
     make_engine,
     run,
 )
+from tests.long_tests import examples
 from tests.model_pairs import RANDOM_MODELS, Pair
+from tests.oracle import Oracle
 
 PROMPT = [(11 * i + 3) % 250 for i in range(13)]
 
 
 def met_tokens(pair: Pair, count: int, width: int = 4) -> list[int]:
     """The most frequent tokens after the first four of each hypothesis: good end-of-sequence tokens."""
+    return [token for token, _ in _reached(pair.oracle, width).most_common(count)]
+
+
+@cache
+def _reached(oracle: Oracle, width: int) -> Counter[int]:
+    """How many hypotheses have a token after their first four."""
     unending = BeamSearchParams(width, 12, ignore_eos=True)
     reached: Counter[int] = Counter()
-    for hypothesis in transformers_beam_search(pair.oracle, PROMPT, unending, ()):
+    for hypothesis in transformers_beam_search(oracle, PROMPT, unending, ()):
         reached.update(set(hypothesis.token_ids[4:]) - set(hypothesis.token_ids[:4]))
-    return [token for token, _ in reached.most_common(count)]
+    return reached
 
 
 def search(engine: LLMEngine, params: BeamSearchParams, prompt: list[int] = PROMPT) -> RequestOutput:
@@ -45,6 +54,7 @@ def search(engine: LLMEngine, params: BeamSearchParams, prompt: list[int] = PROM
     return output
 
 
+@pytest.mark.long(keep=8)
 @pytest.mark.parametrize("width", [2, 4, 6])
 @pytest.mark.parametrize("name", RANDOM_MODELS)
 def test_hypotheses_equal_those_of_transformers(
@@ -57,6 +67,7 @@ def test_hypotheses_equal_those_of_transformers(
     assert_hypotheses(output, transformers_beam_search(pair.oracle, PROMPT, params, eos))
 
 
+@pytest.mark.long(keep=6)
 @pytest.mark.parametrize("early_stopping", [False, True, "never"])
 @pytest.mark.parametrize("length_penalty", [-1.0, 0.0, 1.0, 2.0])
 @pytest.mark.parametrize("width", [2, 4, 6])
@@ -105,7 +116,7 @@ def test_one_beam_is_greedy(random_models: dict[str, Pair]) -> None:
     assert output.block_usage.num_copied_blocks == 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     name=st.sampled_from(["llama-gqa", "mistral", "qwen2-mqa"]),
     block_size=st.sampled_from([1, 4, 16]),
@@ -210,6 +221,7 @@ def test_beside_ordinary_requests(random_models: dict[str, Pair]) -> None:
     assert_all_free(engine)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
 @pytest.mark.parametrize("budget", [2, 64])
 def test_aborted_at_any_step_it_leaves_nothing(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from minipaged.engine.detokenizer import Detokenizer
 from tests.engine.spot_tokenizers import SpotTokenizer, byte_fallback, byte_level
+from tests.long_tests import examples
 
 BYTES = byte_level()
 FALLBACKS = {"strip": byte_fallback(), "metaspace": byte_fallback(metaspace=True)}
@@ -96,7 +97,7 @@ def spelled(segments: list[list[int] | str]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", FALLBACKS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(fallback_segments(), fallback_segments(), st.booleans())
 def test_fallback_adds_what_decoding_everything_adds(
     name: str, prompt: list[list[int] | str], output: list[list[int] | str], skip: bool
@@ -190,6 +191,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.long(keep=10)
 @pytest.mark.parametrize("tokenizer", [BYTES, *FALLBACKS.values()], ids=["bytes", *FALLBACKS])
 @pytest.mark.parametrize("name", [*STREAMS, "specials", "special inside", "words", "always inside"])
 def test_work_per_token_is_bounded(tokenizer: SpotTokenizer, name: str) -> None:

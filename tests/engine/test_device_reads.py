@@ -71,6 +71,9 @@ class NoKernel:
 
         return launch
 
+    def warmup(self, *args: object, **options: object) -> None:
+        """Nothing is compiled, as under the interpreter."""
+
 
 @pytest.fixture
 def without_kernels(nano_gqa: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from minipaged.errors import RequestTooLargeError
 from minipaged.kv.size import blocks_needed
 from tests.engine.driving import assert_all_free, assert_greedy, check_and_poison, greedy, make_engine, run
+from tests.long_tests import examples
 from tests.model_pairs import RANDOM_MODELS, Pair
 
 BLOCK_SIZES = (1, 4, 16, 32)
@@ -30,7 +31,7 @@ def workloads(draw: st.DrawFn, block_size: int) -> list[tuple[list[int], int]]:
     return jobs
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_greedy_tokens_for_any_configuration(random_models: dict[str, Pair], data: st.DataObject) -> None:
     pair = random_models[data.draw(st.sampled_from(list(RANDOM_MODELS)), label="model")]
@@ -57,6 +58,7 @@ def test_greedy_tokens_for_any_configuration(random_models: dict[str, Pair], dat
     assert_all_free(engine)
 
 
+@pytest.mark.long(keep=8)
 @pytest.mark.parametrize("name", RANDOM_MODELS)
 @pytest.mark.parametrize("block_size", BLOCK_SIZES)
 def test_every_model_around_every_block_boundary(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -11,14 +12,16 @@ from minipaged.baseline.buddy import next_power_of_two
 from minipaged.choices import KVLayoutName, PreemptionMode
 from minipaged.engine.intake import TokensPrompt
 from minipaged.errors import PromptError, SamplingParamsError
+from minipaged.events import Observer
 from minipaged.loading.loader import LoadedModel
 from minipaged.options import EngineOptions
 from tests.engine.driving import assert_all_free, check_and_poison, make_engine, num_slots
+from tests.long_tests import examples
 
 NUM_HISTORIES = 1000
 
 
-def random_engine(model: LoadedModel, rng: random.Random) -> LLMEngine:
+def random_engine(model: LoadedModel, rng: random.Random, observer: Observer | None = None) -> LLMEngine:
     block_size = rng.choice([1, 2, 4, 8])
     max_model_len = rng.choice([8, 16, 24])
     options = EngineOptions(
@@ -33,7 +36,7 @@ def random_engine(model: LoadedModel, rng: random.Random) -> LLMEngine:
     spare_blocks = rng.choice([0, 0, 1, 3, 40])
     if layout == "paged":
         options |= {"num_blocks": 1 + -(-max_model_len // block_size) + spare_blocks}
-        return make_engine(model, **(options | paged_options(rng)))
+        return make_engine(model, observer, **(options | paged_options(rng)))
     # The smallest pool whose largest region holds a request, even if regions are powers of two.
     options |= {
         "kv_layout": layout,
@@ -43,7 +46,7 @@ def random_engine(model: LoadedModel, rng: random.Random) -> LLMEngine:
     if layout == "contiguous":
         options["reserve"] = rng.choice(["max", "pow2", "oracle"])
         options["region_allocator"] = rng.choice(["first_fit", "buddy"])
-    return make_engine(model, **options)
+    return make_engine(model, observer, **options)
 
 
 def paged_options(rng: random.Random) -> EngineOptions:
@@ -103,9 +106,15 @@ def check(engine: LLMEngine) -> None:
         assert not engine.scheduler.queues.swapped
 
 
-def live_one_history(model: LoadedModel, seed: int) -> LLMEngine:
+def live_one_history(
+    model: LoadedModel,
+    seed: int,
+    observer: Observer | None = None,
+    after_event: Callable[[LLMEngine], None] = check,
+) -> LLMEngine:
+    """A random history of a random engine, until no request is left. `after_event` looks at the engine."""
     rng = random.Random(seed)
-    engine = random_engine(model, rng)
+    engine = random_engine(model, rng, observer)
     num_added = num_disturbed = 0
     for _ in range(rng.randint(3, 14)):
         event = rng.random()
@@ -124,10 +133,10 @@ def live_one_history(model: LoadedModel, seed: int) -> LLMEngine:
         elif engine.scheduler.queues.running:
             engine.scheduler.preempt(rng.choice(engine.scheduler.queues.running))
             num_disturbed += 1
-        check(engine)
+        after_event(engine)
     while engine.has_unfinished_requests():
         step(engine)
-        check(engine)
+        after_event(engine)
     if num_disturbed == 0 and (
         engine.config.preemption_mode == "never" or engine.config.kv_layout != "paged"
     ):
@@ -135,7 +144,8 @@ def live_one_history(model: LoadedModel, seed: int) -> LLMEngine:
     return engine
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("first", range(0, NUM_HISTORIES, 250))
 def test_the_books_balance_after_every_step(nano_model: LoadedModel, first: int) -> None:
-    for seed in range(first, first + 250):
+    for seed in range(first, first + examples(250)):
         assert_all_free(live_one_history(nano_model, seed))

@@ -64,6 +64,7 @@ SETTINGS: dict[str, EngineOptions] = {
 }
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("mode", SETTINGS)
 @pytest.mark.parametrize("first", range(4))
 def test_generate_interrupted_anywhere(tiny: Pair, mode: str, first: int) -> None:
@@ -79,6 +80,7 @@ def test_generate_interrupted_anywhere(tiny: Pair, mode: str, first: int) -> Non
     assert hits > 10
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("first", range(2))
 def test_beam_search_interrupted_anywhere(tiny: Pair, first: int) -> None:
     llm = LLM("tiny", block_size=4, num_blocks=40, max_model_len=32)

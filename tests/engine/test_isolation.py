@@ -176,6 +176,7 @@ def test_an_interrupted_generate_leaves_nothing_behind(monkeypatch: pytest.Monke
     assert len(llm.generate(["a"], SamplingParams(max_tokens=2))) == 1
 
 
+@pytest.mark.long
 def test_ten_thousand_requests_leave_no_memory_behind(nano_model: LoadedModel) -> None:
     engine = make_engine(nano_model, block_size=4, num_blocks=200, max_model_len=32)
 

@@ -10,21 +10,23 @@ from minipaged import LLM, BeamSearchParams, LLMEngine, MemoryBreakdown, Samplin
 from minipaged.errors import RequestTooLargeError
 from minipaged.loading.loader import LoadedModel
 from tests.engine.driving import greedy, make_engine, run
+from tests.long_tests import examples
 
 
 def marked(engine: LLMEngine) -> MemoryBreakdown:
     """Mark each slot of the pool, and count the marks. If sequences disagree, the best mark counts."""
     size = engine.config.block_size
+    best = ("free", "never", "later", "token")
     marks = dict.fromkeys(range(size, engine.manager.pool.num_blocks * size), "free")
-    for wanted in ("never", "later", "token"):  # the best one last
-        for request in engine.scheduler.queues.running:
-            end = len(request.prompt_token_ids) + request.max_tokens - 1
-            for seq in request.unfinished:
-                for position in range(len(seq.block_table) * size):
-                    is_token, is_later = position < seq.num_computed_tokens, position < end
-                    mark = "token" if is_token else "later" if is_later else "never"
-                    if mark == wanted:
-                        marks[seq.block_table[position // size] * size + position % size] = mark
+    for request in engine.scheduler.queues.running:
+        end = len(request.prompt_token_ids) + request.max_tokens - 1
+        for seq in request.unfinished:
+            blocks = list(seq.block_table)
+            for position in range(len(blocks) * size):
+                is_token, is_later = position < seq.num_computed_tokens, position < end
+                mark = "token" if is_token else "later" if is_later else "never"
+                slot = blocks[position // size] * size + position % size
+                marks[slot] = max(marks[slot], mark, key=best.index)
     count = list(marks.values()).count
     return MemoryBreakdown(count("token"), count("later"), count("never"), 0, count("free"))
 
@@ -66,9 +68,10 @@ def live(model: LoadedModel, seed: int) -> list[MemoryBreakdown]:
     return found
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("first", [0, 100])
 def test_it_adds_up_to_the_pool_after_every_step(nano_model: LoadedModel, first: int) -> None:
-    seen = [each for seed in range(first, first + 100) for each in live(nano_model, seed)]
+    seen = [each for seed in range(first, first + examples(100)) for each in live(nano_model, seed)]
     # The run was hard enough: each kind of slot occurred.
     assert all(
         any(getattr(each, kind) for each in seen) for kind in ("reservation", "internal_fragmentation")

@@ -248,6 +248,7 @@ print(json.dumps(ends))
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_after_a_fork() -> None:
     done = subprocess.run(

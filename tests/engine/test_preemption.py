@@ -12,6 +12,7 @@ from minipaged import LLMEngine, RequestOutput, SamplingParams
 from minipaged.choices import PreemptionMode, SchedulingPolicy
 from minipaged.loading.loader import LoadedModel
 from tests.engine.driving import assert_all_free, check_and_poison, drain, make_engine
+from tests.long_tests import examples
 from tests.model_pairs import Pair
 
 PROMPTS = [[(3 * i + n) % 250 for i in range(length)] for n, length in enumerate([5, 17, 8, 30])]
@@ -71,7 +72,13 @@ def assert_same_logprobs(got: list[RequestOutput], expected: list[RequestOutput]
                     assert position[token_id].logprob == pytest.approx(entry[token_id].logprob, abs=1e-4)
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.fixture(scope="module")
+def undisturbed(tiny: Pair) -> list[RequestOutput]:
+    """What the requests give that nobody preempts."""
+    return serve(make_engine(tiny.model, num_blocks=200))
+
+
+@settings(max_examples=examples(25), deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     share=st.sampled_from([0.05, 0.2, 0.5, 0.9]),
@@ -83,6 +90,7 @@ def assert_same_logprobs(got: list[RequestOutput], expected: list[RequestOutput]
 )
 def test_preempting_anything_at_any_step_changes_nothing(
     tiny: Pair,
+    undisturbed: list[RequestOutput],
     seed: int,
     share: float,
     block_size: int,
@@ -91,7 +99,6 @@ def test_preempting_anything_at_any_step_changes_nothing(
     mode: PreemptionMode,
     cpu_blocks: int | None,
 ) -> None:
-    expected = serve(make_engine(tiny.model, num_blocks=200))
     engine = make_engine(
         tiny.model,
         block_size=block_size,
@@ -103,8 +110,8 @@ def test_preempting_anything_at_any_step_changes_nothing(
         num_cpu_blocks=cpu_blocks if mode == "swap" else None,
     )
     got = serve(engine, random.Random(seed), share)
-    assert_same(got, expected)
-    assert_same_logprobs(got, expected)
+    assert_same(got, undisturbed)
+    assert_same_logprobs(got, undisturbed)
 
 
 def test_it_says_how_often_a_request_was_preempted(tiny: Pair) -> None:
@@ -148,6 +155,7 @@ def test_the_samples_of_a_request_share_their_prompt_again_after_preemption(
     drain(engine)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
 @pytest.mark.parametrize("policy", ["fcfs", "priority", "shortest"])
 def test_with_the_smallest_pool_and_many_requests_all_finish(
@@ -163,7 +171,7 @@ def test_with_the_smallest_pool_and_many_requests_all_finish(
         preemption_mode=mode,
         scheduling_policy=policy,
     )
-    num_requests = 300
+    num_requests = examples(300)
     rng = random.Random(0)
     for number in range(num_requests):
         length = rng.randint(1, 20)

@@ -51,6 +51,7 @@ def check(engine: LLMEngine) -> None:
     assert engine.memory_breakdown().num_slots == num_slots(engine)
 
 
+@pytest.mark.long(keep=8)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", ["llama-gqa", "qwen2-mqa", "qwen3-mha"])
 def test_greedy_tokens_are_the_oracles_at_every_stage(
@@ -64,6 +65,7 @@ def test_greedy_tokens_are_the_oracles_at_every_stage(
     assert_all_free(engine)
 
 
+@pytest.mark.long(keep=8)
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 @pytest.mark.parametrize("layout", ["none", "contiguous"])
 @pytest.mark.parametrize("name", RANDOM_MODELS)
@@ -77,6 +79,7 @@ def test_chunks_without_blocks(
         assert_greedy(pair.oracle, output, 6)
 
 
+@pytest.mark.long(keep=6)
 @pytest.mark.parametrize("budget", [5, 2048])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_samples_and_beams_are_the_same_in_every_layout(tiny: Pair, name: str, budget: int) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minipaged.engine.stop_strings import Checked, StopChecker
+from tests.long_tests import examples
 
 PIECES = st.lists(st.tuples(st.text("ab", max_size=5), st.booleans()), max_size=12)
 STOPS = st.lists(st.text("abc", min_size=1, max_size=5), max_size=4).map(tuple)
@@ -36,7 +37,7 @@ def naive(stop: tuple[str, ...], feeds: Sequence[tuple[str, bool]], include: boo
     return text, None
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(STOPS, PIECES, st.booleans())
 def test_as_a_search_of_the_whole_text(
     stop: tuple[str, ...], feeds: list[tuple[str, bool]], include: bool

@@ -17,6 +17,7 @@ from minipaged.kv.prefix_hash import HashInput
 from minipaged.request import Request, Sequence
 from tests.kv.sequences import make_manager, make_request, state
 from tests.kv.simulated_tensor import SimulatedTensor, texts
+from tests.long_tests import examples
 
 TOKENS = st.integers(0, 1)
 SALTS = st.sampled_from([None, None, None, "red"])
@@ -205,5 +206,7 @@ class BlockManagerMachine(RuleBasedStateMachine):
         self.manager.check_invariants([tracked.request for tracked in self.alive])
 
 
-BlockManagerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+BlockManagerMachine.TestCase.settings = settings(
+    max_examples=examples(150), stateful_step_count=40, deadline=None
+)
 TestBlockManager = BlockManagerMachine.TestCase

@@ -15,6 +15,7 @@ from minipaged.kv.swap import SwapSpace
 from minipaged.request import Request, Sequence
 from tests.kv.sequences import make_request, state
 from tests.kv.swap_model import Plan, SwapModel, blocks_to_go_on, sharing
+from tests.long_tests import examples
 
 TOKENS = st.integers(0, 1)
 
@@ -215,5 +216,5 @@ class SwapMachine(SwapModel, RuleBasedStateMachine):
         self.space.check_invariants(self.running + self.swapped)
 
 
-SwapMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+SwapMachine.TestCase.settings = settings(max_examples=examples(200), stateful_step_count=30, deadline=None)
 TestSwap = SwapMachine.TestCase

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from minipaged.kv.cache import BlockCopy, KVCache, write_kv
-from minipaged.kv.swap import BlockSwap, SwapCache
+from minipaged.kv.swap import BlockSwap
+from minipaged.kv.swap_cache import SwapCache
 from tests.kv.simulated_tensor import Text, texts
 
 STALE = -1
@@ -51,7 +52,7 @@ class TextTensors:
     def spoil(self, blocks: Iterable[int], cpu_blocks: Iterable[int]) -> None:
         """Overwrite blocks that no sequence holds, so that reading one of them is detected."""
         self.cache.data[:, :, list(blocks)] = STALE
-        self.swap_cache.data[:, :, list(cpu_blocks)] = STALE
+        self.swap_cache.data[list(cpu_blocks)] = STALE
 
     def holds(self, block_table: Sequence[int], token_ids: Sequence[int], length: int) -> bool:
         """Whether a sequence reads its own contents through its block table."""
@@ -59,7 +60,7 @@ class TextTensors:
 
     def cpu_holds(self, cpu_block_table: Sequence[int], token_ids: Sequence[int], length: int) -> bool:
         """Whether a swapped-out sequence has its own contents in its CPU blocks."""
-        return self._reads(self.swap_cache.data, cpu_block_table, token_ids, length)
+        return self._reads(self.swap_cache.data.movedim(0, 2), cpu_block_table, token_ids, length)
 
     def _reads(self, data: torch.Tensor, table: Sequence[int], token_ids: Sequence[int], length: int) -> bool:
         keys, values = data[0].flatten(1).tolist()  # each [num_slots]

@@ -19,6 +19,9 @@ from minipaged.loading.known_models import KNOWN_MODELS, ModelShape, find_known_
 
 BYTES_PER_TOKEN = {
     "OPT-13B": 819_200,
+    "OPT-66B": 2_359_296,
+    "OPT-175B": 4_718_592,
+    "Llama-13B": 819_200,
     "Llama-2-7B": 524_288,
     "Llama-2-13B": 819_200,
     "Llama-2-70B": 327_680,
@@ -37,6 +40,9 @@ BYTES_PER_TOKEN = {
 # Figures from the same configs that are not in the table: feed-forward size, vocabulary, tied embeddings.
 REST = {
     "OPT-13B": (20480, 50272, True),
+    "OPT-66B": (36864, 50272, True),
+    "OPT-175B": (49152, 50272, True),
+    "Llama-13B": (13824, 32000, False),
     "Llama-2-7B": (11008, 32000, False),
     "Llama-2-13B": (13824, 32000, False),
     "Llama-2-70B": (28672, 32000, False),
@@ -125,7 +131,7 @@ def test_names_are_distinct() -> None:
     assert {model.name for model in KNOWN_MODELS} == set(BYTES_PER_TOKEN) == set(REST)
     for model in KNOWN_MODELS:
         assert find_known_model(model.name) is model
-        assert find_known_model(model.hub_id or "") is model
+        assert model.hub_id is None or find_known_model(model.hub_id) is model
 
 
 def test_similar_names() -> None:

@@ -39,7 +39,7 @@ from minipaged.config import EngineOptions
 from minipaged.errors import ModelNotFoundError, UnsupportedModelError
 from minipaged.loading import hub
 from minipaged.loading.hf_config import read_hf_config
-from minipaged.loading.known_models import KNOWN_MODELS
+from minipaged.loading.known_models import find_known_model
 from minipaged.loading.shape_lookup import shape_from_config, shape_of
 from tests.loading.gguf_files import write_model
 from tests.oracle import FAMILIES, Family, make_config, make_hf_model
@@ -131,7 +131,7 @@ def test_what_the_engine_reads_is_what_has_a_shape(model_type: str, fields: dict
 
 
 def test_known_models_come_from_the_table() -> None:
-    assert shape_of("LLAMA-2-7b") is KNOWN_MODELS[1]
+    assert shape_of("LLAMA-2-7b") is find_known_model("Llama-2-7B")
 
 
 def test_a_folder(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from minipaged import LLM, SamplingParams
 from minipaged.cli.demo_workload import make_workload
@@ -25,6 +25,11 @@ def tokenizer() -> Tokenizer:
     tokenizer = read_tokenizer(TINY_FOLDER)
     assert tokenizer is not None
     return tokenizer
+
+
+@pytest.fixture(scope="module")
+def theirs() -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(TINY_FOLDER)
 
 
 def test_the_folder_is_small() -> None:
@@ -56,8 +61,9 @@ def test_the_tokenizer_spells_arbitrary_bytes(tokenizer: Tokenizer, data: bytes)
 
 @given(st.text())
 @settings(max_examples=50)
-def test_the_tokenizer_is_the_one_that_transformers_reads(tokenizer: Tokenizer, text: str) -> None:
-    theirs = AutoTokenizer.from_pretrained(TINY_FOLDER)
+def test_the_tokenizer_is_the_one_that_transformers_reads(
+    tokenizer: Tokenizer, theirs: PreTrainedTokenizerBase, text: str
+) -> None:
     assert tokenizer.encode(text) == theirs.encode(text)
     assert tokenizer.eos_token_id == theirs.eos_token_id
 

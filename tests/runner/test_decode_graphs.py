@@ -148,6 +148,7 @@ def test_the_number_of_splits_is_fixed(nano_gqa: Pair, monkeypatch: pytest.Monke
     prepare_triton(DEVICE)
     from minipaged.triton_kernels import attention as triton_backend
     from minipaged.triton_kernels.attention import TritonAttention
+    from minipaged.triton_kernels.gpu import Gpu
 
     splits: list[tuple[int, int]] = []
     original = triton_backend.paged_decode_split
@@ -159,13 +160,14 @@ def test_the_number_of_splits_is_fixed(nano_gqa: Pair, monkeypatch: pytest.Monke
         seq_lens: Tensor,
         output: Tensor,
         scale: float,
+        gpu: Gpu,
         num_splits: int,
     ) -> None:
         splits.append((len(query), num_splits))
-        original(query, kv_layer, block_tables, seq_lens, output, scale, num_splits)
+        original(query, kv_layer, block_tables, seq_lens, output, scale, gpu, num_splits)
 
     monkeypatch.setattr(triton_backend, "paged_decode_split", paged_decode_split)
-    monkeypatch.setattr(TritonAttention, "on", lambda device: TritonAttention(num_multiprocessors=2))
+    monkeypatch.setattr(TritonAttention, "_programs_at_once", lambda *args: 8)
     capture = Rerun()
     engine = make(nano_gqa, capture, max_model_len=512, num_blocks=140, max_num_seqs=4)
     long = [i % 32 for i in range(70)]

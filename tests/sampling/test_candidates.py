@@ -51,7 +51,7 @@ def test_no_rows() -> None:
 
 def test_results_of_several_kinds_are_read_at_once() -> None:
     logits = torch.randn(4, 30, generator=torch.Generator().manual_seed(1))
-    following = torch.tensor([3, 5, 7, 9])
+    following = [3, 5, 7, 9]
     rows = (slice(0, 3), slice(3, 4))
     pieces = [queue_prompt_logprobs(logits[part], following[part], 2) for part in rows]
     found = queue_likeliest_tokens(logits, [1, 2, 3, 4]).beside(queued_together(pieces, logits.device)).read()

@@ -16,7 +16,7 @@ from minipaged.sampling.sampler import SamplingRow, sample
 
 
 def prompt_logprobs(logits: torch.Tensor, following: torch.Tensor, k: int) -> list[TokenLogprobs]:
-    return queue_prompt_logprobs(logits, following, k).read()
+    return queue_prompt_logprobs(logits, following.tolist(), k).read()
 
 
 @settings(max_examples=100, deadline=None)

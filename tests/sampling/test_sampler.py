@@ -13,6 +13,7 @@ from torch import Tensor
 
 from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import NO_TOKEN, SampledToken, SamplingRow, sample
+from tests.long_tests import examples
 from tests.sampling.reference import distribution, penalised, pick
 
 INF, NAN = math.inf, math.nan
@@ -50,7 +51,7 @@ def logits_for(rows: int, seed: int) -> Tensor:
     return 2.5 * torch.randn(rows, VOCAB, generator=torch.Generator().manual_seed(seed))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(sampling_rows(), min_size=1, max_size=6), st.integers(0, 2**32))
 def test_as_the_reference(rows: list[SamplingRow], seed: int) -> None:
     logits = logits_for(len(rows), seed)
@@ -68,7 +69,7 @@ def test_as_the_reference(rows: list[SamplingRow], seed: int) -> None:
     assert torch.equal(logits, before)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(sampling_rows(), min_size=1, max_size=6),
     st.integers(0, 2**32),

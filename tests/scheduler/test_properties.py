@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from minipaged.choices import Batching, SchedulingPolicy
 from minipaged.request import Request
 from tests.fake_engine import FakeEngine
+from tests.long_tests import examples
 
 POLICIES: st.SearchStrategy[SchedulingPolicy] = st.sampled_from(["fcfs", "priority"])
 
@@ -110,7 +111,7 @@ def test_all_finish_within_a_bounded_number_of_steps(workload: Workload) -> None
     assert not (workload.admits_surely and engine.scheduler.counts.preemptions)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(workload=WORKLOADS, data=st.data())
 def test_interference_changes_no_token(workload: Workload, data: st.DataObject) -> None:
     """The remaining requests end with the same tokens as alone.

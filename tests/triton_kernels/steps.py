@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from minipaged.attention.reference import attend_one, gather
+from minipaged.triton_kernels.gpu import Gpu
 from tests.attention.ragged import Heads, Span, Step, make_step
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -31,6 +32,11 @@ def poisoned_memory() -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+def gpu_with(num_multiprocessors: int) -> Gpu:
+    """The kernels' GPU, with another number of multiprocessors: decodes are split more, or less."""
+    return dataclasses.replace(Gpu.of(DEVICE), num_multiprocessors=num_multiprocessors)
 
 
 def on_device(step: Step) -> Step:

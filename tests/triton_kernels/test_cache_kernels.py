@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -96,3 +97,21 @@ def test_blocks_of_less_and_of_more_than_one_tile(block_size: int) -> None:
     expected.copy_blocks([BlockCopy(1, 3)])
     triton_cache.copy_blocks(actual.data, [BlockCopy(1, 3)])
     assert torch.equal(actual.data, expected.data)
+
+
+def test_a_launch_has_room_for_all_copies_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first dimension of a grid may be above 65,535."""
+    grids: list[tuple[int, ...]] = []
+
+    class Kernel:
+        def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+            grids.append(grid)
+            return lambda *arguments, **options: None
+
+    monkeypatch.setattr(triton_cache, "copy_kernel", Kernel())
+    many = 70_000
+    blocks = make_cache(2 * many, 1, 1, 1, torch.float16)
+    triton_cache.copy_blocks(blocks.data, [BlockCopy(i, many + i) for i in range(many)])
+    [(first, *others)] = grids
+    assert first == many
+    assert max(others) <= 65_535

@@ -16,7 +16,7 @@ from torch import Tensor
 from minipaged.triton_kernels.attention import TritonAttention
 from minipaged.triton_kernels.cache import write_kv
 from tests.attention.ragged import Heads, Span, make_step
-from tests.triton_kernels.steps import DEVICE, assert_right
+from tests.triton_kernels.steps import DEVICE, assert_right, gpu_with
 
 BLOCK_STRIDE = 2**26
 NUM_BLOCKS = 34
@@ -41,7 +41,7 @@ def far_layer(tmp_path: Path) -> Tensor:
     return memory.as_strided(shape, (block, BLOCK_STRIDE, HEADS.head_dim, HEADS.head_dim, 1))
 
 
-@pytest.mark.parametrize("num_multiprocessors", [1, 16])
+@pytest.mark.parametrize("num_multiprocessors", [4, 64])
 def test_attention_reads_them(far_layer: Tensor, num_multiprocessors: int) -> None:
     """A prompt, and decodes with and without a split. The last block is 2.2 × 10⁹ numbers away."""
     near = make_step([Span(1, 300), Span(1, 20), Span(9, 25)], HEADS, BLOCK_SIZE, dtype=torch.float16)
@@ -51,7 +51,7 @@ def test_attention_reads_them(far_layer: Tensor, num_multiprocessors: int) -> No
     moved = NUM_BLOCKS - num_blocks
     far_layer[:, moved:] = near.kv_layer
     metadata = dataclasses.replace(near.metadata, block_tables=near.metadata.block_tables + moved)
-    attention = TritonAttention(num_multiprocessors)
+    attention = TritonAttention(gpu_with(num_multiprocessors))
     assert_right(near, attention(near.query, far_layer, metadata, HEADS.scale))
 
 

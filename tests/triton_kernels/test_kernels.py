@@ -12,13 +12,16 @@ from torch import Tensor
 
 from minipaged.triton_kernels.attention import TritonAttention
 from minipaged.triton_kernels.decode_split import paged_decode_split
+from minipaged.triton_kernels.gpu import Gpu
 from minipaged.triton_kernels.prefill import paged_prefill
 from minipaged.triton_kernels.tiles import prefill_tiles
 from tests.attention.ragged import Heads, Span, Step, make_step
+from tests.long_tests import examples
 from tests.triton_kernels.steps import (
     DEVICE,
     assert_right,
     expected_output,
+    gpu_with,
     on_device,
     poisoned_memory,
     triton_steps,
@@ -28,13 +31,13 @@ SMALL = Heads(num_kv_heads=2, group=2, head_dim=64)
 ONE_HEAD = Heads(num_kv_heads=1, group=3, head_dim=64)
 
 
-def run(step: Step, num_multiprocessors: int = 1) -> Tensor:
-    attention = TritonAttention(num_multiprocessors)
+def run(step: Step, num_multiprocessors: int = 4) -> Tensor:
+    attention = TritonAttention(gpu_with(num_multiprocessors))
     with poisoned_memory():
         return attention(step.query, step.kv_layer, step.metadata, step.heads.scale)
 
 
-def check(step: Step, num_multiprocessors: int = 1) -> None:
+def check(step: Step, num_multiprocessors: int = 4) -> None:
     step = on_device(step)
     cache, query = step.kv_layer.clone(), step.query.clone()
     assert_right(step, run(step, num_multiprocessors))
@@ -42,8 +45,8 @@ def check(step: Step, num_multiprocessors: int = 1) -> None:
     assert torch.equal(step.query, query)
 
 
-@settings(max_examples=20, deadline=None)
-@given(step=triton_steps(), num_multiprocessors=st.sampled_from([1, 8]))
+@settings(max_examples=examples(20), deadline=None)
+@given(step=triton_steps(), num_multiprocessors=st.sampled_from([4, 32]))
 def test_any_step(step: Step, num_multiprocessors: int) -> None:
     check(step, num_multiprocessors)
 
@@ -55,6 +58,7 @@ def test_head_dims_and_dtypes(head_dim: int, dtype: torch.dtype) -> None:
     check(make_step([Span(1, 37), Span(5, 20)], Heads(1, 3, head_dim), 16, dtype=dtype))
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("group", [1, 3, 4, 7, 8, 17])
 def test_groups(group: int) -> None:
     """Query heads that share a KV head are rows of one tile, with one query and with several."""
@@ -78,7 +82,7 @@ def test_a_program_writes_its_own_queries_alone() -> None:
     The padding has the row numbers of the next program's first query, but sees one key too few.
     """
     heads = Heads(1, 3, 64)
-    assert prefill_tiles(heads.group, heads.head_dim, 4).rows == 32
+    assert prefill_tiles(heads.group, heads.head_dim, torch.float32, Gpu.of(DEVICE)).rows == 32
     step = on_device(make_step([Span(20, 20)], heads, 16))
     output = torch.full_like(step.query, float("nan"))
     paged_prefill(
@@ -89,6 +93,7 @@ def test_a_program_writes_its_own_queries_alone() -> None:
         step.metadata.query_start_loc,
         output,
         heads.scale,
+        Gpu.of(DEVICE),
         first_seq=0,
         max_query_len=10,  # launches the first program alone
     )
@@ -105,6 +110,7 @@ def test_a_sequence_of_length_0_gives_zeros() -> None:
     assert output[1].abs().min() > 0
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize(
     ("num_splits", "lengths"),
     [
@@ -120,8 +126,9 @@ def test_any_number_of_splits(num_splits: int, lengths: list[int]) -> None:
     step = on_device(make_step([Span(1, length) for length in lengths], ONE_HEAD, 16))
     output = torch.full_like(step.query, float("nan"))
     tables, seq_lens = step.metadata.block_tables, step.metadata.seq_lens
+    scale, gpu = step.heads.scale, Gpu.of(DEVICE)
     with poisoned_memory():
-        paged_decode_split(step.query, step.kv_layer, tables, seq_lens, output, step.heads.scale, num_splits)
+        paged_decode_split(step.query, step.kv_layer, tables, seq_lens, output, scale, gpu, num_splits)
     assert_right(step, output)
 
 
@@ -137,7 +144,7 @@ def test_infinities_are_poison_too() -> None:
 def test_large_scores_do_not_overflow() -> None:
     step = make_step([Span(1, 40), Span(8, 40), Span(1, 200)], ONE_HEAD, 4)
     big = on_device(dataclasses.replace(step, query=step.query * 1000))
-    for num_multiprocessors in (1, 8):
+    for num_multiprocessors in (4, 32):
         output = run(big, num_multiprocessors)
         assert output.isfinite().all()
         torch.testing.assert_close(output, run(big), atol=1e-5, rtol=0)
@@ -168,5 +175,5 @@ def test_nothing_to_compute() -> None:
 
 def test_the_device_is_asked_for_its_multiprocessors() -> None:
     step = on_device(make_step([Span(1, 300)], ONE_HEAD, 16))
-    attention = TritonAttention.on(DEVICE)
+    attention = TritonAttention(Gpu.of(DEVICE))
     assert_right(step, attention(step.query, step.kv_layer, step.metadata, step.heads.scale))

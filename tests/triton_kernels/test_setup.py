@@ -57,6 +57,7 @@ def test_importing_the_package_does_not_import_triton() -> None:
     )
 
 
+@pytest.mark.long(keep=1)
 @no_gpu
 @pytest.mark.parametrize("before", ["", "import triton"])
 def test_the_interpreter_is_turned_on_in_time(before: str) -> None:
@@ -65,6 +66,7 @@ def test_the_interpreter_is_turned_on_in_time(before: str) -> None:
     run(f"{before}\n{ONE_DECODE}")
 
 
+@pytest.mark.long
 @no_gpu
 def test_what_the_user_has_set_is_respected() -> None:
     pytest.importorskip("triton")

@@ -57,6 +57,7 @@ def test_one_stage_compares_nothing() -> None:
     assert "KV memory" not in text
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("stages", [[1], [2], [1, 2, 8]])
 def test_a_picture_is_drawn(tmp_path: Path, stages: list[int]) -> None:
     path = tmp_path / "ladder.png"

@@ -32,7 +32,7 @@ def scheduler() -> RenderableType:
         StepCost(context, num_requests=32, schedule=1.5e-3, take_in=2e-3, prepare=3e-3)
         for context in (128, 131_072)
     ]
-    share = StepShare("tiny", 32, 0.123456, 1e-3, 2e-3, 3e-3)
+    share = StepShare("tiny", 32, 0.123456, 1e-3, 2e-3, 3e-3, 4e-4)
     return scheduler_report(Pool(32, 12_345, 16, 8), costs, [share])
 
 

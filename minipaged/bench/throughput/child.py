@@ -22,7 +22,7 @@ from typing import IO
 import psutil
 
 from minipaged.bench.throughput.contestants import Contestant
-from minipaged.errors import MinipagedError
+from minipaged.errors import ConfigError, MinipagedError
 
 MARK = b"@bench "
 """The beginning of each answer; see `peers/serve_runs.py`."""
@@ -49,6 +49,19 @@ class ContestantError(MinipagedError):
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)
         self.log = log
+
+
+def refuse_without_job_control() -> None:
+    """Refuse a system on which processes cannot be stopped for a while, and waited for by their pipes.
+
+    Raises:
+        ConfigError: it is Windows.
+    """
+    if not hasattr(os, "killpg"):
+        raise ConfigError(
+            "bench throughput stops each engine while another one runs, which Windows cannot do: use Linux, "
+            "macOS, or Linux under Windows (WSL). `minipaged ladder` measures this engine alone, anywhere"
+        )
 
 
 class Child:

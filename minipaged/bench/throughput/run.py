@@ -112,7 +112,9 @@ def describe_machine() -> Details:
     info = Path("/proc/cpuinfo")
     if info.is_file():
         names = [
-            line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line
+            line.partition(":")[2].strip()
+            for line in info.read_text(encoding="utf-8").splitlines()
+            if "model name" in line
         ]
         model = names[0] if names else model
     return {

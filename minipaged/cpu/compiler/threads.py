@@ -3,19 +3,23 @@
 After each product, PyTorch keeps its threads in busy loops for a while, so that it does not have to wake them
 for the next product. A second pool of threads would compete with these for the cores: a step with two threads
 of our own was slower, not faster. So the loops run on PyTorch's threads, through the function that PyTorch
-itself calls: GNU OpenMP's entry point, which other OpenMP libraries on Linux have as well. Where it is
-missing, the calling thread does all the work.
+itself calls: GNU OpenMP's entry point, which other OpenMP libraries have as well, or Microsoft's on Windows.
+Where both are missing, the calling thread does all the work.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Protocol, cast
 
 import torch
+
+logger = logging.getLogger(__name__)
 
 WORTH_THREADS = 5.0
 """Microseconds of work from which several threads pay. With less work, starting the threads takes longer."""
@@ -72,14 +76,30 @@ def barrier_address(num_threads: int) -> int:
 
 @cache
 def _barrier() -> int:
-    function = function_of_torch("GOMP_barrier")
+    names = ("GOMP_barrier", "_vcomp_barrier")
+    function = next(filter(None, map(function_of_torch, names)), None)
     address = None if function is None else ctypes.cast(function, ctypes.c_void_p).value
     return address or 0
 
 
 @cache
 def torchs_threads() -> RunParallel | None:
-    """`GOMP_parallel` of the OpenMP library that PyTorch is linked with, or `None`."""
+    """OpenMP's function that runs another on several threads, of the library that PyTorch is linked with.
+
+    `None`, and a warning, if there is none.
+    """
+    found = _gnus() or _microsofts()
+    if found is None and torch.get_num_threads() > 1:
+        logger.warning(
+            "the CPU's compiled loops run on one thread: PyTorch's OpenMP library is not one of %s in %s",
+            ", ".join(_LIBRARIES.get(sys.platform, _LIBRARIES["linux"])),
+            _FOLDER,
+        )
+    return found
+
+
+def _gnus() -> RunParallel | None:
+    """`GOMP_parallel`. LLVM's and Intel's libraries have it as well, but not on Windows."""
     function = function_of_torch("GOMP_parallel")
     if function is None or function_of_torch("GOMP_barrier") is None:
         return None
@@ -88,13 +108,41 @@ def torchs_threads() -> RunParallel | None:
     return cast(RunParallel, function)
 
 
+def _microsofts() -> RunParallel | None:
+    """`_vcomp_fork`, which PyTorch calls on Windows; Intel's library has it there."""
+    fork, barrier = function_of_torch("_vcomp_fork"), function_of_torch("_vcomp_barrier")
+    set_number = function_of_torch("_vcomp_set_num_threads")
+    if fork is None or barrier is None or set_number is None:
+        return None
+    set_number.argtypes = [ctypes.c_int]
+    fork.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    set_number.restype = fork.restype = None
+
+    def run(function: int, arguments: int, num_threads: int, flags: int) -> None:
+        set_number(num_threads)  # for the next call alone
+        fork(1, 1, function, arguments)  # in parallel; with one argument
+
+    return run
+
+
+_FOLDER = Path(torch.__file__).parent / "lib"
+
+_LIBRARIES = {
+    "linux": ("libtorch_cpu.so",),
+    "darwin": ("libtorch_cpu.dylib",),
+    "win32": ("libiomp5md.dll",),
+}
+"""Where to look for OpenMP's functions. On Linux and macOS, a library's symbols are those of its dependencies
+too. On Windows they are its own alone."""
+
+
 @cache
 def function_of_torch(name: str) -> ctypes._NamedFuncPointer | None:
     """A C function of PyTorch's library, or of the OpenMP library that it is linked with, or `None`."""
-    for file in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
-        try:
-            library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / file))
-            return getattr(library, name)  # this also finds symbols of the library's dependencies
-        except (OSError, AttributeError):
-            continue
+    for file in _LIBRARIES.get(sys.platform, _LIBRARIES["linux"]):
+        for path in (str(_FOLDER / file), file):  # a library that is in use is found by its name
+            try:
+                return getattr(ctypes.CDLL(path), name)
+            except (OSError, AttributeError):
+                continue
     return None

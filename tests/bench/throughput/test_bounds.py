@@ -8,6 +8,7 @@ from minipaged.bench.throughput.bounds import MachineRates, Matrices, most_token
 from minipaged.bench.throughput.machine_rates import NUM_ROWS, RatesRequest, measure
 from minipaged.loading.loader import load_model
 from minipaged.sim.workload import Workload, WorkloadRequest
+from tests.torch_threads import torch_threads
 
 MATRICES = Matrices(layer=((4, 2), (2, 4)), num_layers=3, lm_head=(10, 2))
 RATES = MachineRates(
@@ -45,9 +46,11 @@ def test_matrices_are_those_of_the_decoder() -> None:
     assert Matrices.of(decoder.config).num_weights == sum(view.numel() for view in views if view.dim() == 2)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_rates_are_measured(dtype: str) -> None:
-    rates = measure(RatesRequest(MATRICES, dtype, threads=1, read_bytes=2**20))
+    with torch_threads(1):  # numba's threads change how many PyTorch has
+        rates = measure(RatesRequest(MATRICES, dtype, threads=1, read_bytes=2**20))
     assert rates.num_rows == NUM_ROWS
     assert rates.read_bytes_per_second > 0
     assert min(rates.layers_seconds + rates.lm_head_seconds) > 0

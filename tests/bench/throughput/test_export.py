@@ -52,6 +52,7 @@ def without_names(config: ModelConfig) -> ModelConfig:
     return replace(config, architecture=architecture, eos_token_ids=(), bos_token_id=None)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hf_folder(tmp_path: Path, family: Family, dtype: torch.dtype) -> None:
@@ -61,6 +62,7 @@ def test_hf_folder(tmp_path: Path, family: Family, dtype: torch.dtype) -> None:
     assert_same(model, read)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gguf(tmp_path: Path, family: Family) -> None:
     model = made(family)
@@ -80,6 +82,7 @@ def test_gguf_in_bfloat16_takes_half_the_room(tmp_path: Path) -> None:
     assert narrow.stat().st_size < 0.55 * wide.stat().st_size
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("rope", [RopeConfig(500.0), RopeConfig(scaling="linear", factor=4.0), LLAMA3])
 def test_rope_is_written_too(tmp_path: Path, rope: RopeConfig) -> None:
     model = made(rope=rope)

@@ -65,6 +65,7 @@ def test_llama_cpp_tries_both_ways_once(llama_cpp: Engine) -> None:
     assert again.details == {"way": served.details["way"]}
 
 
+@pytest.mark.long
 def test_transformers_and_ours_give_the_same_tokens() -> None:
     plan = Plan(
         model="tiny",

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from minipaged.attention.reference import reference_attention
 from minipaged.cpu.attention.attention import CpuAttention
 from tests.attention.ragged import Heads, Span, Step, dense_attention, make_step, steps
+from tests.long_tests import examples
 from tests.torch_threads import torch_threads
 
 cpu_attention = CpuAttention()  # shared by all tests: no step may use another step's groups
@@ -31,13 +32,13 @@ def check(step: Step) -> None:
     assert torch.equal(step.query, query)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(step=steps())
 def test_float32(step: Step) -> None:
     check(step)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(step=steps(dtype=torch.bfloat16))
 def test_bfloat16(step: Step) -> None:
     check(step)
@@ -49,6 +50,7 @@ def test_bfloat16_scores_are_not_rounded() -> None:
     check(make_step(batch, Heads(3, 8, 128), 4, seed=982032, dtype=torch.bfloat16))
 
 
+@pytest.mark.long(keep=12)
 @pytest.mark.parametrize("num_kv_heads", [1, 2])
 @pytest.mark.parametrize("group", [1, 3, 4, 7, 8])
 @pytest.mark.parametrize("block_size", [1, 2, 4, 16, 32])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from minipaged.cpu.compiler import threads
 from minipaged.cpu.compiler.compiled import shared_work
 from minipaged.cpu.compiler.instructions import as_array, pointer_to, take_part
-from minipaged.cpu.compiler.threads import run_on_threads, threads_for
+from minipaged.cpu.compiler.threads import barrier_address, run_on_threads, threads_for
 from tests.torch_threads import torch_threads
 
 
@@ -61,11 +63,91 @@ def test_there_are_several_threads() -> None:
     assert len(seen) == 2
 
 
-def test_without_openmp_one_thread_does_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "torchs_threads", lambda: None)
+@pytest.fixture
+def forgetful() -> Iterator[None]:
+    """Nothing that a test finds is kept."""
+    found = (threads.torchs_threads, threads.function_of_torch, threads._barrier)
+    for each in found:
+        each.cache_clear()
+    yield
+    for each in found:
+        each.cache_clear()
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_without_openmp_one_thread_does_all_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(threads, "function_of_torch", lambda name: None)
     counts = np.zeros(9, np.int64)
-    run_on_threads(count_parts, CountArguments(0, 9, counts.ctypes.data), 4)
+    with torch_threads(3):
+        for _ in range(2):
+            run_on_threads(count_parts, CountArguments(0, 9, counts.ctypes.data), 3)
+    assert (counts == 2).all()
+    assert barrier_address(3) == 0
+    [warning] = caplog.messages
+    assert "the CPU's compiled loops run on one thread" in warning
+
+
+class MicrosoftsOpenMP:
+    """Does what the functions do that a compiler of Microsoft's calls, with Python's threads.
+
+    Attributes:
+        forks: the number of threads of each call of `_vcomp_fork`.
+    """
+
+    def __init__(self) -> None:
+        self.forks: list[int] = []
+        self._next = 1
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_int)
+        def set_num_threads(number: int) -> None:
+            self._next = number
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        def fork(condition: int, num_arguments: int, function: int, argument: int) -> None:
+            assert (condition, num_arguments) == (1, 1)
+            self.forks.append(self._next)
+            work = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
+            several = [threading.Thread(target=work, args=(argument,)) for _ in range(self._next)]
+            for each in several:
+                each.start()
+            for each in several:
+                each.join()
+
+        @ctypes.CFUNCTYPE(None)
+        def barrier() -> None: ...
+
+        self._functions = {
+            "_vcomp_set_num_threads": set_num_threads,
+            "_vcomp_fork": fork,
+            "_vcomp_barrier": barrier,
+        }
+
+    def __call__(self, path: str) -> MicrosoftsOpenMP:
+        if Path(path).name != "libiomp5md.dll":
+            raise OSError
+        return self
+
+    def __getattr__(self, name: str) -> object:
+        if name not in self._functions:
+            raise AttributeError
+        return self._functions[name]
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_on_windows_the_threads_are_those_of_the_library_that_pytorch_brings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library = MicrosoftsOpenMP()
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(ctypes, "CDLL", library)
+    counts = np.zeros(10_000, np.int64)
+    run_on_threads(count_parts, CountArguments(0, 10_000, counts.ctypes.data), 3)
     assert (counts == 1).all()
+    assert library.forks == [3]
+    assert barrier_address(3) != 0
+    assert barrier_address(1) == 0
 
 
 def test_little_work_is_for_one_thread_and_no_work_for_more_than_torch_has() -> None:

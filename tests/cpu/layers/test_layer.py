@@ -19,6 +19,7 @@ from minipaged.model.config import ModelConfig
 from minipaged.model.decoder import Decoder
 from minipaged.model.layer import Layer
 from minipaged.model.rope import RotaryEmbedding
+from tests.long_tests import examples
 from tests.model.dense import packed_logits
 from tests.model.test_decoder import CPU, decoder_like, random_tokens
 from tests.oracle import FAMILIES, Family, config_of, make_config, make_hf_model
@@ -49,7 +50,7 @@ def inputs(config: ModelConfig, dtype: torch.dtype, num_tokens: int) -> tuple[Te
     return hidden.to(dtype), cos, sin, attended.to(dtype)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     family=st.sampled_from(FAMILIES),
     kv_heads=st.sampled_from([1, 2, 4]),

@@ -18,10 +18,11 @@ from minipaged.cpu.products.panel_linear import (
     panel_linear,
 )
 from minipaged.cpu.products.tile import PANEL
+from tests.long_tests import examples
 from tests.torch_threads import torch_threads
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     num_rows=st.integers(0, 40),
     num_panels=st.integers(1, 5),

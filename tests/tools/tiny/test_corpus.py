@@ -63,6 +63,7 @@ def test_plans_are_filled_in_and_differ() -> None:
     assert draw_plan(random.Random(5)) == plans[5]
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("max_num_seqs", [1, 7])
 def test_stories_do_not_depend_on_the_batch(nano: Path, max_num_seqs: int) -> None:
     stories = {story.number: story for story in StoryWriter(make_engine(nano, 4), 3).write(iter(range(9)))}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -125,13 +124,17 @@ def peak_rss_mib() -> float:
     The result is the sum of the processes' peaks. Shared pages count once for each process that shares them.
     On systems without /proc, only this process counts.
     """
+    import resource  # Windows has none; there is no throughput benchmark there
+
     own = os.getpid()
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             # The process name is in brackets and may itself contain brackets and spaces. The parent's id is
             # the second field after the name.
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
+            )
         except (OSError, ValueError):
             continue  # the process has just ended
     if own not in parents:
@@ -146,7 +149,7 @@ def peak_rss_mib() -> float:
 
 def _peak_kib(pid: int) -> int:
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")), 0)

@@ -1,10 +1,5 @@
-"""Runs every notebook, with the solutions and with untouched exercises.
-
-    pytest tests/course/run_notebooks.py
-
-A plain `pytest` does not run this file, since its name does not begin with `test_`: each notebook takes up to
-a minute.
-"""
+"""Runs every notebook, with the solutions and with untouched exercises. Each takes up to a minute, so the
+short run has only one."""
 
 from __future__ import annotations
 
@@ -23,6 +18,7 @@ MOST_SECONDS = 60
 """The most processor time of a notebook, including its checks. A reader with two cores waits less."""
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("chapter", registry.chapters(), ids=lambda chapter: chapter.stem)
 @pytest.mark.parametrize("whose", ["solutions", "untouched"])
 def test_a_notebook_runs_to_its_end(chapter: Chapter, whose: str, tmp_path: Path) -> None:
@@ -48,6 +44,7 @@ def _seconds_of_ended_processes() -> float:
     return times.children_user + times.children_system
 
 
+@pytest.mark.long
 def test_the_notebooks_become_slides(tmp_path: Path) -> None:
     from nbconvert import SlidesExporter
 

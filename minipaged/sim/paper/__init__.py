@@ -1,0 +1,1 @@
+"""The figures of the PagedAttention paper, simulated; `figures.py` lists them."""

@@ -1,0 +1,102 @@
+"""Runs a simulation to its end, or as long as requests wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from minipaged.sim.deployment import Deployment
+from minipaged.sim.measures import Measures, SimulationResult
+from minipaged.sim.simulation import Simulation
+from minipaged.sim.systems import System
+from minipaged.sim.timed_request import TimedRequest
+
+Watch = Callable[[int], None]
+"""Told the number of answered requests, now and then."""
+
+
+def make_simulation(system: System, deployment: Deployment, **options: object) -> Simulation:
+    """A simulation of a system.
+
+    Args:
+        system: the system.
+        deployment: model and devices.
+        options: settings that replace those of the system.
+    """
+    config = system.config(**options)
+    return Simulation(
+        config,
+        deployment.memory_plan(config),
+        deployment.step_time(),
+        answers_together=system.answers_together,
+    )
+
+
+def simulate(
+    simulation: Simulation,
+    requests: Iterable[TimedRequest],
+    *,
+    watch: Watch = lambda num_finished: None,
+    sample_every: int = 64,
+) -> SimulationResult:
+    """Serve all requests, each from the moment of its arrival.
+
+    Args:
+        simulation: a new simulation.
+        requests: the requests, sorted by arrival. Only those that have arrived are held.
+        watch: told the number of answered requests, about every hundred steps.
+        sample_every: after how many steps the memory is looked at.
+    """
+    measures = Measures(simulation, sample_every=sample_every)
+    coming = iter(requests)
+    following = next(coming, None)
+    while following is not None or simulation.has_unfinished_requests:
+        if not simulation.has_unfinished_requests and following is not None:
+            simulation.clock = max(simulation.clock, following.arrival)  # idle until then
+        while following is not None and following.arrival <= simulation.clock:
+            simulation.add(following)
+            following = next(coming, None)
+        simulation.step()
+        if simulation.num_steps % 100 == 0:
+            watch(measures.num_finished)
+    watch(measures.num_finished)
+    return measures.result()
+
+
+def simulate_full(
+    simulation: Simulation,
+    requests: Iterable[TimedRequest],
+    *,
+    num_requests: int,
+    warm_up: int = 100,
+    watch: Watch = lambda num_finished: None,
+    sample_every: int = 16,
+) -> SimulationResult:
+    """Serve a queue that is never empty, until a number of requests are answered.
+
+    The arrival times have no effect: there are always requests that wait. So the result shows what the
+    system can do at most. Latencies are without a meaning here.
+
+    Args:
+        simulation: a new simulation.
+        requests: a stream that does not end before the simulation.
+        num_requests: answered requests to measure.
+        warm_up: answered requests before the measurement. The first requests all start together, so the
+            memory is not yet filled as it is later.
+        watch: told the number of answered requests, about every hundred steps.
+        sample_every: after how many steps the memory is looked at.
+    """
+    measures = Measures(simulation, sample_every=sample_every)
+    coming = iter(requests)
+    for wanted in (warm_up, num_requests):
+        measures.restart()
+        while measures.num_finished < wanted:
+            while simulation.num_waiting < _QUEUE:
+                simulation.add(next(coming))
+            simulation.step()
+            if simulation.num_steps % 100 == 0:
+                watch(measures.num_finished)
+    return measures.result()
+
+
+_QUEUE = 300
+"""Requests that are kept waiting: more than any system admits in one step."""

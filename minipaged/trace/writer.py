@@ -1,0 +1,125 @@
+"""TraceWriter: the observer that writes a trace file. `FORMAT.md` beside this module describes the file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, cast
+
+from minipaged.errors import TraceError
+from minipaged.events import EngineReset, EngineStarted, Event, RequestAborted, StepFailed, StepFinished
+from minipaged.trace.codec import encode
+
+SCHEMA = "minipaged-trace"
+VERSION = 1
+
+CRC_LENGTH = len('{"crc":"00000000",')
+"""The bytes at the beginning of a line that its checksum does not cover."""
+
+_ENDS_OF_BATCHES = (StepFinished, StepFailed, EngineReset, RequestAborted)
+
+
+class TraceWriter:
+    """Writes the events of one engine to a file, one line for each step.
+
+    >>> with TraceWriter("run.jsonl.gz") as writer:
+    ...     llm = LLM("tiny", observer=writer)
+    ...     llm.generate("Once upon a time")
+
+    Each line is in the file as soon as its step has ended, so that a process that is killed leaves a readable
+    trace.
+
+    Args:
+        path: the file, which is replaced. It is compressed if its name ends in `.gz`.
+        title: a name for the run.
+        texts: whether to write texts; without them, the trace has token ids only.
+
+    Raises:
+        TraceError: the file cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, title: str = "", texts: bool = True) -> None:
+        self.path = Path(path)
+        self._title = title
+        self._texts = texts
+        self._crc: int | None = None
+        self._batch: list[Event] = []
+        try:
+            self._file = _open(self.path)
+        except OSError as error:
+            raise TraceError(f"cannot write the trace {self.path}: {error.strerror}") from None
+
+    def __call__(self, event: Event) -> None:
+        """Take an event.
+
+        Raises:
+            TraceError: the event is the first one of a second engine; or the trace is closed.
+        """
+        if isinstance(event, EngineStarted):
+            self._write_header(event)
+            return
+        self._batch.append(event)
+        if isinstance(event, _ENDS_OF_BATCHES):
+            self._write_batch()
+
+    def close(self) -> None:
+        """Write what is left, and the last line. Closing twice does nothing."""
+        if self._file.closed:
+            return
+        if self._crc is not None:
+            if self._batch:
+                self._write_batch()
+            self._write_line({"events": [], "closed": True})
+        self._file.close()
+
+    def __enter__(self) -> TraceWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write_header(self, engine: EngineStarted) -> None:
+        if self._crc is not None:
+            raise TraceError(f"{self.path} is the trace of another engine: use one writer for each engine")
+        [encoded] = encode([engine])
+        header = _json(
+            {
+                "schema": SCHEMA,
+                "version": VERSION,
+                "title": self._title,
+                "texts": self._texts,
+                "engine": encoded,
+            }
+        )
+        self._crc = zlib.crc32(header)
+        self._write(header)
+
+    def _write_batch(self) -> None:
+        batch, self._batch = self._batch, []
+        self._write_line({"events": encode(batch, texts=self._texts)})
+
+    def _write_line(self, line: dict[str, object]) -> None:
+        if self._crc is None or self._file.closed:
+            raise TraceError(f"the trace {self.path} takes no events: it has no header yet, or is closed")
+        covered = _json(line)[1:]
+        self._crc = zlib.crc32(covered, self._crc)
+        self._write(b'{"crc":"%08x",' % self._crc + covered)
+
+    def _write(self, line: bytes) -> None:
+        self._file.write(line + b"\n")
+        self._file.flush()
+
+
+def _open(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path, "wb", 6)) if path.suffix == ".gz" else path.open("wb")
+
+
+def _json(value: object) -> bytes:
+    """ASCII, so that no text can break a line or the encoding."""
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
