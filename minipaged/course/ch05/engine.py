@@ -8,6 +8,7 @@ from torch import Tensor
 from minipaged.course.ch05.rung import DEVICE
 from minipaged.triton_kernels import decode, decode_split
 from minipaged.triton_kernels.cache import write_kv
+from minipaged.triton_kernels.gpu import Gpu
 
 __all__ = ["write_kv"]
 
@@ -16,7 +17,7 @@ def paged_decode(
     query: Tensor, kv_layer: Tensor, block_tables: Tensor, seq_lens: Tensor, scale: float
 ) -> Tensor:
     output = torch.empty_like(query)
-    decode.paged_decode(query, kv_layer, block_tables, seq_lens, output, scale)
+    decode.paged_decode(query, kv_layer, block_tables, seq_lens, output, scale, Gpu.of(DEVICE))
     return output
 
 
@@ -28,7 +29,9 @@ def split_decode(
     query: Tensor, kv_layer: Tensor, block_tables: Tensor, seq_lens: Tensor, scale: float, num_splits: int
 ) -> Tensor:
     output = torch.empty_like(query)
-    decode_split.paged_decode_split(query, kv_layer, block_tables, seq_lens, output, scale, num_splits)
+    decode_split.paged_decode_split(
+        query, kv_layer, block_tables, seq_lens, output, scale, Gpu.of(DEVICE), num_splits
+    )
     return output
 
 
