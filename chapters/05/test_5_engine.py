@@ -13,5 +13,8 @@ def test_your_kernels_in_the_engine(resolved: ResolvedParts) -> None:
     from minipaged.sampling.params import SamplingParams
 
     greedy = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
-    run_in_engine(resolved, stage=5, params=greedy, may_be_idle=("paged_decode_split",))
-    run_in_engine(resolved, stage=5, params=greedy, prompts=PROMPTS[:1])
+    short, long = PROMPTS[1:]  # the long one has two blocks
+    run_in_engine(
+        resolved, stage=5, params=greedy, prompts=(short, long), may_be_idle=("paged_decode_split",)
+    )
+    run_in_engine(resolved, stage=5, params=greedy, prompts=(long,))
