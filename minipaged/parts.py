@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from minipaged.attention.metadata import AttentionFn
+from minipaged.attention.own_decode import DecodeFn, SplitDecodeFn
 from minipaged.baseline.attend_one import AttendOneFn
 from minipaged.baseline.buddy import AllocateBuddy, FreeBuddy, allocate_buddy, free_buddy
 from minipaged.baseline.first_fit import AllocateFirstFit, FreeFirstFit, allocate_first_fit, free_first_fit
@@ -81,6 +82,9 @@ class Parts:
         copy_blocks: does a step's block copies, in all layers; overrides the attention backend's function,
             if given.
         attention: overrides the attention backend, if given.
+        paged_decode: computes the attention of sequences with one query token, if given; `attention` or the
+            backend computes the others.
+        paged_decode_split: does the same in a step with a single sequence, if given, in several parts.
         capture: captures decode steps, to replay them; overrides CUDA graphs, if given.
         hash_function: overrides `prefix_caching_hash_algo`, if given.
     """
@@ -103,5 +107,7 @@ class Parts:
     free: Free = field(default=free, metadata=_PAGED)
     copy_blocks: CopyBlocks | None = field(default=None, metadata=_PAGED)
     attention: AttentionFn | None = field(default=None, metadata=_PAGED)
+    paged_decode: DecodeFn | None = field(default=None, metadata=_PAGED)
+    paged_decode_split: SplitDecodeFn | None = field(default=None, metadata=_PAGED)
     capture: Capture | None = field(default=None, metadata=_CAPTURED)
     hash_function: HashFunction | None = field(default=None, metadata=_PREFIX_CACHE)

@@ -85,6 +85,7 @@ def result_of(item: pytest.Item, error: BaseException | None, printed: str = "")
         error: why the test failed; `None` if it passed.
         printed: what the checked code printed.
     """
+    error = _inside_a_kernel(error)
     chapter, exercise = place_of(item)
     source = implementation(chapter, impl_of(item.config))
     watched = watched_by(item)
@@ -112,6 +113,13 @@ def result_of(item: pytest.Item, error: BaseException | None, printed: str = "")
         return replace(result, state="todo", text=_todo(chapter, exercise, source, error, blamed))
     text = wrong_text(exercise, source, item.name, error, blamed=blamed, printed=printed, call=call)
     return replace(result, text=text)
+
+
+def _inside_a_kernel(error: BaseException | None) -> BaseException | None:
+    """The error itself, where Triton's interpreter has wrapped an error that a kernel raised."""
+    while type(error).__name__ == "InterpreterError" and error is not None and error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _todo(

@@ -7,6 +7,7 @@ A mutant is a change of the solution file's text. The mutants of a chapter are `
 from __future__ import annotations
 
 import importlib
+import linecache
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,5 +79,9 @@ def load_mutant(chapter: Chapter, name: str) -> ModuleType:
     for mutant in mutants(chapter):
         if mutant.name == name:
             with TemporaryDirectory() as folder:
-                return load_file(write_mutant(chapter, mutant, Path(folder)), f"bug.{chapter.stem}")
+                path = write_mutant(chapter, mutant, Path(folder))
+                # Triton reads a kernel's source when the kernel first runs, and the file is gone by then.
+                text = path.read_text(encoding="utf-8")
+                linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
+                return load_file(path, f"bug.{chapter.stem}")
     raise CourseError(f"the zoo of chapter {chapter.number} has no {name!r}")

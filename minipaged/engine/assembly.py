@@ -17,6 +17,7 @@ from minipaged.attention.backend import (
     select_cache_functions,
 )
 from minipaged.attention.layout import AttentionLayout
+from minipaged.attention.own_decode import OwnDecode
 from minipaged.attention.paged_layout import PagedLayout
 from minipaged.baseline.attend_one import select_attend_one
 from minipaged.baseline.contiguous_layout import ContiguousLayout
@@ -187,9 +188,12 @@ def _make_layout(config: EngineConfig, decoder: Decoder, kv_cache: KVCache) -> A
     match config.kv_layout:
         case "paged":
             parts = config.parts or Parts()
+            attention = parts.attention or select_attention(config.attention_backend, decoder.device)
+            if parts.paged_decode or parts.paged_decode_split:
+                attention = OwnDecode(attention, parts.paged_decode, parts.paged_decode_split)
             return PagedLayout(
                 kv_cache,
-                attention=parts.attention or select_attention(config.attention_backend, decoder.device),
+                attention=attention,
                 write_kv=parts.write_kv or _cache_functions(config, decoder).write_kv,
                 slot_mapping=parts.slot_mapping,
                 scale=scale,

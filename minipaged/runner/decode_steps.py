@@ -95,5 +95,5 @@ def _takes_cpu_loops(config: EngineConfig, decoder: Decoder) -> bool:
 def _may_be_recorded(config: EngineConfig) -> bool:
     """Whether decode steps may be recorded. A reader's attention is not: each step may do something else."""
     parts = config.parts or Parts()
-    ours = parts.attention is None and parts.write_kv is None
-    return ours and config.kv_layout == "paged" and not config.enforce_eager
+    replaced = (parts.attention, parts.write_kv, parts.paged_decode, parts.paged_decode_split)
+    return replaced == (None,) * len(replaced) and config.kv_layout == "paged" and not config.enforce_eager

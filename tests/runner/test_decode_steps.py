@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import pytest
+from torch import Tensor
 
 from minipaged.attention.reference import reference_attention
 from minipaged.cpu.decoder import CompiledDecoder
@@ -37,6 +38,13 @@ def their(function: Function) -> Function:
     return cast(Function, part)
 
 
+def no_decode(
+    query: Tensor, kv_layer: Tensor, block_tables: Tensor, seq_lens: Tensor, scale: float, num_splits: int = 1
+) -> Tensor:
+    """A decode function that these tests never call."""
+    raise AssertionError
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -50,6 +58,8 @@ def their(function: Function) -> Function:
         {"parts": Parts(pad_block_tables=their(pad_block_tables))},
         {"parts": Parts(write_kv=their(write_kv))},
         {"parts": Parts(attention=their(reference_attention))},
+        {"parts": Parts(paged_decode=no_decode)},
+        {"parts": Parts(paged_decode_split=no_decode)},
     ],
 )
 def test_who_has_none(compilable: Pair, options: dict[str, object]) -> None:
