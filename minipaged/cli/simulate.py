@@ -19,6 +19,7 @@ from minipaged.cli.simulation_options import (
     replaced_settings,
 )
 from minipaged.cli.streams import stderr_console, stdout_console
+from minipaged.cli.tracing import add_trace_arguments, tracing
 
 if TYPE_CHECKING:
     from minipaged.sim.run import Watch
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_system(parser, default="vllm")
     add_load(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_trace_arguments(parser)
     parser.add_argument("--plot", type=picture, metavar="FILE.png", help="draw the run over time")
 
 
@@ -60,9 +62,10 @@ def _run_one(args: argparse.Namespace) -> int:
     from minipaged.view.simulation_report import simulation_report
 
     system, deployment = find_system(args.system), make_deployment(args)
-    simulation = make_simulation(system, deployment, **replaced_settings(args))
     requests, count = make_requests(args, deployment.model.max_position_embeddings)
-    with counting("requests", count) as watch:
+    title = f"{system.title}, {deployment.model.name}, simulated"
+    with tracing(args, title) as observer, counting("requests", count) as watch:
+        simulation = make_simulation(system, deployment, observer, **replaced_settings(args))
         result = simulate(simulation, requests, watch=watch)
     if args.json:
         settings = {

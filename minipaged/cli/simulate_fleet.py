@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from minipaged.sim.systems import find_system
     from minipaged.view.fleet_report import FleetSize, fleet_report
 
-    if args.trace is not None:
+    if args.arrivals is not None:
         raise ConfigError("a trace has one rate, and a fleet is sized by trying others: give lengths instead")
     system, deployment = find_system(args.system), make_deployment(args)
     settings = replaced_settings(args)

@@ -83,7 +83,9 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--lengths", choices=("sharegpt", "alpaca"), default="sharegpt", help="(default sharegpt)"
     )
-    source.add_argument("--trace", type=Path, metavar="FILE.jsonl", help="arrivals and lengths from a file")
+    source.add_argument(
+        "--arrivals", type=Path, metavar="FILE.jsonl", help="arrivals and lengths from a file"
+    )
     source.add_argument(
         "--sharegpt", type=Path, metavar="FILE.json", help="lengths from a file of ShareGPT's form"
     )
@@ -158,8 +160,8 @@ def make_requests(
     from minipaged.sim.timed_request import bursty, stream
     from minipaged.sim.trace_files import at_times, read_share_gpt, read_trace
 
-    if args.trace is not None:
-        return islice(read_trace(args.trace), args.requests), None
+    if args.arrivals is not None:
+        return islice(read_trace(args.arrivals), args.requests), None
     rng = np.random.default_rng(args.seed)
     arrivals = bursty(rate or args.rate, args.burst, rng)
     count = args.requests * replicas

@@ -66,8 +66,7 @@ def build_step_batch(scheduled: Sequence[ScheduledSequence], *, from_start: bool
         from_start: whether to compute each sequence from its first token, even if that was computed
             before. An engine that keeps no keys and values needs this.
     """
-    decodes = [item for item in scheduled if item.num_tokens == 1]
-    items = decodes + [item for item in scheduled if item.num_tokens > 1]
+    items = decodes_first(scheduled)
     ends = [item.seq.num_computed_tokens + item.num_tokens for item in items]
     starts = [0] * len(items) if from_start else [item.seq.num_computed_tokens for item in items]
     token_ids: list[int] = []
@@ -85,6 +84,12 @@ def build_step_batch(scheduled: Sequence[ScheduledSequence], *, from_start: bool
         spans=list(zip(starts, ends, strict=True)),
         query_start_loc=rows.astype(np.int32),
     )
+
+
+def decodes_first(scheduled: Sequence[ScheduledSequence]) -> list[ScheduledSequence]:
+    """The sequences in the order of the batch: those with one token to compute come first."""
+    decodes = [item for item in scheduled if item.num_tokens == 1]
+    return decodes + [item for item in scheduled if item.num_tokens > 1]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
+from minipaged.events import Observer
 from minipaged.sim.deployment import Deployment
 from minipaged.sim.measures import Measures, SimulationResult
 from minipaged.sim.simulation import Simulation
@@ -14,20 +16,24 @@ Watch = Callable[[int], None]
 """Told the number of answered requests, now and then."""
 
 
-def make_simulation(system: System, deployment: Deployment, **options: object) -> Simulation:
+def make_simulation(
+    system: System, deployment: Deployment, observer: Observer | None = None, /, **options: object
+) -> Simulation:
     """A simulation of a system.
 
     Args:
         system: the system.
         deployment: model and devices.
+        observer: is told the events of the run.
         options: settings that replace those of the system.
     """
-    config = system.config(**options)
+    config = replace(system.config(**options), model=deployment.model.name)
     return Simulation(
         config,
         deployment.memory_plan(config),
         deployment.step_time(),
         answers_together=system.answers_together,
+        observer=observer,
     )
 
 

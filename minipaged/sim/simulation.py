@@ -17,9 +17,14 @@ from functools import cache
 from minipaged.config import EngineConfig
 from minipaged.engine.assembly import make_bookkeeping
 from minipaged.engine.memory_plan import MemoryPlan
+from minipaged.engine.observed import engine_started
 from minipaged.errors import InvariantError, RequestTooLargeError
+from minipaged.events import Observer, SequenceFinished, StepExecuted, TokenSampled
+from minipaged.kv.event_stream import EventStream
 from minipaged.request import Request, Sequence
+from minipaged.runner.step_batch import decodes_first
 from minipaged.sampling.params import SamplingParams
+from minipaged.scheduler.observed import tell_finished
 from minipaged.scheduler.scheduler_output import SchedulerOutput
 from minipaged.sim.step_time import StepLoad, StepTime
 from minipaged.sim.timed_request import TimedRequest
@@ -50,6 +55,7 @@ class Simulation:
         plan: its memory.
         step_time: how long a step takes.
         answers_together: whether all answers of a static batch are delivered when its last request ends.
+        observer: is told the events that a real engine tells, with the times of this clock.
 
     Attributes:
         clock: seconds since the begin.
@@ -61,12 +67,21 @@ class Simulation:
     """
 
     def __init__(
-        self, config: EngineConfig, plan: MemoryPlan, step_time: StepTime, *, answers_together: bool = False
+        self,
+        config: EngineConfig,
+        plan: MemoryPlan,
+        step_time: StepTime,
+        *,
+        answers_together: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         self.clock = 0.0
         self.num_steps = 0
         self.num_arrivals = 0
-        self.manager, self.scheduler = make_bookkeeping(config, plan, self._copy_slots)
+        self._events = None if observer is None else EventStream(observer, lambda: self.clock)
+        self.manager, self.scheduler = make_bookkeeping(config, plan, self._copy_slots, self._events)
+        if self._events is not None:
+            self._events.emit(engine_started(config, plan))
         self.on_step: Callable[[float], None] = lambda seconds: None
         self.on_finished: Callable[[Served], None] = lambda served: None
         self._plan = plan
@@ -130,9 +145,17 @@ class Simulation:
         seconds = self._step_time(load)
         self.clock += seconds
         self.num_steps += 1
+        if self._events is not None:
+            self._events.emit(StepExecuted(self._events.now()))
         self.on_step(seconds)
         for request, seq in sampling:
             self._sample(request, seq)
+        for request, _ in sampling:  # as in the engine, requests end after all tokens of the step
+            if request.is_finished and request in self._served:
+                self.scheduler.retire(request)
+                self._deliver(self._served.pop(request))
+        if self._events is not None:
+            tell_finished(self._events, self.scheduler.queues, self.manager)
 
     def _compute(self, plan: SchedulerOutput) -> tuple[StepLoad, list[tuple[Request, Sequence]]]:
         """Count what a step computes, and let its tokens be computed.
@@ -142,7 +165,7 @@ class Simulation:
         """
         num_kv_tokens = num_pairs = num_copied = 0
         sampling: list[tuple[Request, Sequence]] = []
-        for item in plan.scheduled:
+        for item in decodes_first(plan.scheduled):
             seq, new = item.seq, item.num_tokens
             before = seq.num_computed_tokens
             seq.num_computed_tokens = after = before + new
@@ -182,13 +205,16 @@ class Simulation:
 
     def _append_token(self, request: Request, seq: Sequence) -> None:
         seq.token_ids.append(-1 - seq.index)  # another token for each sample, and none of a prompt
-        if len(seq.token_ids) - seq.num_prompt_tokens < request.max_tokens:
+        is_last = len(seq.token_ids) - seq.num_prompt_tokens == request.max_tokens
+        if self._events is not None:
+            seq_id = self._events.id_of(seq)
+            self._events.emit(TokenSampled(seq_id, seq.token_ids[-1], ""))
+            if is_last:
+                self._events.emit(SequenceFinished(seq_id, "length", None))
+        if not is_last:
             return
         seq.finish_reason = "length"
         self.manager.free(seq)
-        if request.is_finished:
-            self.scheduler.retire(request)
-            self._deliver(self._served.pop(request))
 
     def _deliver(self, served: Served) -> None:
         self._undelivered.append(served)

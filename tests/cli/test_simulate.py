@@ -41,7 +41,7 @@ def test_requests_from_a_trace_and_from_conversations(
 ) -> None:
     trace = tmp_path / "trace.jsonl"
     trace.write_text('{"arrival": 0, "prompt_tokens": 9, "output_tokens": 2}\n' * 3)
-    assert simulate("--trace", str(trace), "--json") == 0
+    assert simulate("--arrivals", str(trace), "--json") == 0
     assert json.loads(capsys.readouterr().out)["result"]["prompt_tokens"] == 27
     turns = [
         {"from": "human", "value": "Tell me a story."},
@@ -67,7 +67,7 @@ def test_requests_from_a_trace_and_from_conversations(
         (("--burst", "-1"), "'-1' is not a number of at least 0"),
         (("--efficiency", "2"), "'2' is not a number above 0 and at most 1"),
         (("--kv-memory", "1MiB"), "Give the KV cache more memory"),
-        (("--trace", "nowhere.jsonl"), "nowhere.jsonl"),
+        (("--arrivals", "nowhere.jsonl"), "nowhere.jsonl"),
         (("--samples", "300"), "300 samples run together, but max_num_seqs is 256"),
         (("--prefix-tokens", "2047"), "leaves no room for a prompt"),
         (("paper", "fig1"), "'fig1' is not simulated: fig2"),

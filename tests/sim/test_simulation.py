@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from minipaged import EngineConfig, LLMEngine, SamplingParams
 from minipaged.engine.memory_plan import MemoryPlan
 from minipaged.errors import RequestTooLargeError
+from minipaged.events import Event
 from minipaged.loading.loader import LoadedModel, load_model
 from minipaged.options import EngineOptions
 from minipaged.sim.lengths import SHAREGPT
@@ -18,6 +21,7 @@ from minipaged.sim.run import simulate
 from minipaged.sim.simulation import Served, Simulation, prompt_token_ids
 from minipaged.sim.step_time import StepLoad
 from minipaged.sim.timed_request import TimedRequest, poisson, stream
+from minipaged.trace import Trace
 from tests.long_tests import examples
 
 BLOCK_SIZE = 4
@@ -121,6 +125,49 @@ def test_every_step_is_that_of_the_real_engine(
         step += 1
     if "small pool" in name or name == "swapping":
         assert simulation.scheduler.counts.preemptions > 0  # otherwise this compared too little
+
+
+def without_contents(event: Event) -> Event:
+    """An event without what a simulation invents: times, tokens and what follows from them."""
+    invented = {
+        "time": 0.0,
+        "began": 0.0,
+        "token_id": 0,
+        "text": "",
+        "prompt_token_ids": (),
+        "prompt_texts": (),
+        "block_hash": "",
+        "parent_block_hash": None,
+    }
+    names = {each.name for each in fields(event)}
+    return replace(event, **{name: value for name, value in invented.items() if name in names})
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_its_trace_is_that_of_the_real_engine(name: str, model: LoadedModel) -> None:
+    config = EngineConfig(**(SYSTEMS[name] | EngineOptions(block_size=BLOCK_SIZE, max_model_len=48)))
+    real: list[Event] = []
+    simulated: list[Event] = []
+    engine = LLMEngine(config, model, observer=real.append)
+    simulation = Simulation(config, engine.memory_plan, one_second, observer=simulated.append)
+    coming, step = some_requests(1, 14, 3, 9), 0
+    while coming or engine.has_unfinished_requests():
+        while coming and coming[0].arrival <= step:
+            timed = coming.pop(0)
+            number = simulation.num_arrivals
+            params = SamplingParams(
+                n=timed.num_samples, max_tokens=timed.num_output_tokens, ignore_eos=True, seed=number
+            )
+            engine.add_request(str(number), prompt_token_ids(timed, number), params)
+            simulation.add(timed)
+        if engine.has_unfinished_requests():
+            engine.step()
+            simulation.step()
+        step += 1
+    trace = Trace.of(simulated)
+    trace.check()
+    assert trace.final().time == trace.num_steps == simulation.num_steps  # each step takes a second
+    assert list(map(without_contents, simulated)) == list(map(without_contents, real))
 
 
 def test_the_engines_own_memory_breakdown_is_seen_in_a_step(model: LoadedModel) -> None:
