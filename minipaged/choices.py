@@ -1,4 +1,4 @@
-"""The possible values of settings and results that are names."""
+"""The settings and results whose values are names, with the names that each can have."""
 
 from __future__ import annotations
 

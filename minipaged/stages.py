@@ -1,4 +1,4 @@
-"""The stages of the course: the engine after each chapter, as settings of the one engine.
+"""The stages of the course: the settings that give the engine the state that it has after each chapter.
 
 Each chapter adds one thing:
 

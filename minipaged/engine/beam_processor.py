@@ -49,7 +49,7 @@ class BeamProcessor:
         self._finished_time: float | None = None
 
     def take(self, result: SequenceResult) -> int | None:
-        """Process a step's result for one beam. The beam's tokens are computed.
+        """Process a step's result for one beam. The step's tokens are already counted as computed.
 
         Returns:
             When the search ends, the number of tokens of all hypotheses. Before that, `None`.
@@ -69,7 +69,8 @@ class BeamProcessor:
         steps, its beams are computed again, and give their candidates again.
 
         Args:
-            beam: one of the request's sequences, computed to its end. The search is not over.
+            beam: one of the request's sequences, with all of its tokens computed. The search must not be
+                over.
             candidates: see `BeamSearch.advance`.
         """
         if not candidates:
