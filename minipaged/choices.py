@@ -1,4 +1,4 @@
-"""The settings and results whose values are names, with the names that each can have."""
+"""The allowed names, for each setting and each result whose value is a name."""
 
 from __future__ import annotations
 

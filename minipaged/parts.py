@@ -85,8 +85,8 @@ class Parts:
         attention: overrides the attention backend, if given.
         paged_decode: if given, computes the attention of sequences with one query token. `attention` or the
             backend computes the attention of all other sequences.
-        paged_decode_split: if given, replaces `paged_decode` in a step with a single sequence. It divides
-            the sequence into several parts.
+        paged_decode_split: if given, computes this attention in a step that has only one such sequence. It
+            divides the sequence into several parts.
         capture: captures decode steps and replays them; overrides CUDA graphs, if given.
         hash_function: overrides `prefix_caching_hash_algo`, if given.
     """

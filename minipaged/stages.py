@@ -1,4 +1,4 @@
-"""The stages of the course: the settings that give the engine the state that it has after each chapter.
+"""The stages of the course. A stage is the engine after a chapter, as settings of the one engine.
 
 Each chapter adds one thing:
 

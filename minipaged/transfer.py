@@ -28,8 +28,8 @@ def to_device(arrays: Sequence[IntArray], device: torch.device) -> list[Tensor]:
     """The arrays as tensors on `device`, with the same shapes and dtypes.
 
     A copy from pinned memory to a CUDA device is only queued, so the host need not wait. PyTorch reuses the
-    pinned memory only after the copy is done. A copy to another device is made from ordinary
-    memory, which may be freed as soon as this function returns. So the host waits for that copy.
+    pinned memory only after the copy is done. A copy to another device is made from ordinary memory, which
+    may be freed as soon as this function returns. So the host waits for that copy.
 
     Args:
         arrays: the arrays. If `device` is a CPU, the tensors are views of them.

@@ -82,7 +82,7 @@ def assemble(
     decoder = _choose_decoder(config, model.decoder, is_own=is_own)
     check_exactness(decoder.device, decoder.dtype)
     if is_own and decoder.device.type == "cpu" and type(decoder) is not Decoder:
-        model = replace(model, decoder=decoder)  # it has taken over the weights of the plain decoder
+        model = replace(model, decoder=decoder)  # `decoder` has taken over the plain decoder's weights
     with on_device(decoder.device):
         return _assemble_around(decoder, config, model, events)
 
@@ -174,7 +174,10 @@ def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> 
 
 
 def _choose_draw(config: EngineConfig, device: torch.device) -> DrawTokens:
-    """The function that draws tokens: a kernel on CUDA if attention is one too, else that of `sampling/`."""
+    """The function that draws tokens.
+
+    On CUDA it is a Triton kernel if attention is one too. Otherwise it is `draw_tokens` of `sampling/`.
+    """
     if device.type != "cuda" or resolve_backend(config.attention_backend, device) != "triton":
         return draw_tokens
     prepare_triton(device)  # before the import: Triton decides at import how it runs kernels

@@ -26,7 +26,7 @@ class BeamProcessor:
     """Takes the candidates of a request's beams, and makes its `RequestOutput` when the search ends.
 
     Attributes:
-        request: the request, whose `search` is the beam search.
+        request: the request. Its `search` is the beam search.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class BeamProcessor:
         return "".join(map(detokenizer.append, token_ids)) + detokenizer.flush()
 
     def build(self) -> RequestOutput:
-        """The output: the hypotheses, best first. Before the search has ended there are none."""
+        """The output. It holds the hypotheses, best first. Before the search has ended, there are none."""
         request = self.request
         return RequestOutput(
             request_id=request.request_id,

@@ -33,8 +33,8 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _UNFINISHED = 3  # the most bytes of an unfinished UTF-8 character
 _MAX_CONTEXT = 6  # tokens; a longer context is cut, which costs at least one decode
 
-# Many tokens are pending only while invalid bytes arrive. The middle ones are then dropped: the first _HEAD
-# and the last _TAIL tokens stay.
+# Many tokens are pending only while invalid bytes arrive. Then the middle ones are dropped. The first
+# _HEAD and the last _TAIL tokens stay.
 _HEAD = _UNFINISHED + 1  # four bytes that form no character: they keep a byte-fallback run invalid
 _TAIL = 3 * _UNFINISHED + _UNFINISHED  # three U+FFFD of up to three bytes, and bytes that the cut may affect
 _MAX_PENDING = _HEAD + _TAIL + 8  # cut at this length, so that only every eighth token needs a cut
@@ -152,7 +152,7 @@ def _can_be_context(text: str) -> bool:
 
 
 def _context_from_prompt(decode: Decode, prompt: Sequence[int]) -> list[int]:
-    """The first context: the prompt's last few tokens. If they cannot be, the last single token that can."""
+    """The first context: the prompt's last few tokens, or else its last single token that can be context."""
     end: list[int] = []
     for token_id in reversed(prompt):
         if _is_special(decode, token_id):
@@ -168,5 +168,5 @@ def _context_from_prompt(decode: Decode, prompt: Sequence[int]) -> list[int]:
 
 
 def _is_special(decode: Decode, token_id: int) -> bool:
-    """Whether the token never has text. Two of it are decoded: a single SentencePiece space has no text."""
+    """Whether the token never has text. It is decoded twice in a row: one SentencePiece space has no text."""
     return not decode([token_id, token_id])

@@ -132,7 +132,7 @@ class LLMEngine:
 
     @property
     def sampling_defaults(self) -> SamplingDefaults:
-        """The sampling values from the model's files, for requests without parameters. There may be none."""
+        """The model's own sampling values, for requests without parameters; empty if there are none."""
         uses_models = self.config.generation_config == "auto"
         return self.model.config.sampling_defaults if uses_models else SamplingDefaults()
 

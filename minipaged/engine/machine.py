@@ -39,7 +39,7 @@ def gpu_memory(device: torch.device) -> Memory:
     """The memory of a CUDA device.
 
     PyTorch keeps the memory of deleted tensors, such as those of a deleted engine. The driver counts this
-    memory as used, so PyTorch first gives it back to the driver here.
+    memory as used, so this function first gives it back to the driver.
     """
     gc.collect()  # a deleted engine may still exist, in a cycle of references
     torch.cuda.empty_cache()

@@ -102,7 +102,7 @@ def plan_memory(
 
 
 def check_before_loading(config: EngineConfig, model: ModelConfig, dtype: torch.dtype) -> None:
-    """Refuse, before weights are loaded, settings that `plan_memory` would refuse with any free memory.
+    """Before weights are loaded, refuse settings that `plan_memory` would refuse even with unlimited memory.
 
     Args:
         config, model, dtype: as in `plan_memory`.

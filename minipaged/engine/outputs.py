@@ -63,7 +63,7 @@ class RequestOutput:
         prompt_logprobs: one entry for each prompt token, if asked for. The first is `None`, since no
             position predicts the first token.
         metrics: when the request arrived, got its first token, and finished.
-        block_usage: the blocks that the request held, and what sharing among its sequences saved.
+        block_usage: how many blocks the request held, and what share its sequences saved by sharing.
     """
 
     request_id: str
@@ -109,7 +109,7 @@ class BeamSearchOutput:
         sequences: the `beam_width` hypotheses, best first.
         prompt_token_ids: the prompt's tokens. Each of `sequences` begins with them.
         num_preemptions: how often the search lost its blocks.
-        block_usage: the blocks that the search held and copied, and what sharing saved.
+        block_usage: how many blocks the search held and copied, and what share it saved by sharing.
         metrics: when the request arrived, took its first search step, and finished.
     """
 

@@ -1,9 +1,9 @@
 """The shape of a model, as one small object.
 
 Hugging Face configurations of different architectures name the same thing differently, leave things out, and
-allow much that the decoder does not compute. `ModelConfig` holds what the decoder needs, the tokens
-that end a text, the sampling values of the model's files, and nothing else. A feature that it cannot express
-is refused here, by name, before any weight is read. Without the feature, a model would still run, but give
+allow much that the decoder does not compute. `ModelConfig` holds what the decoder needs, the tokens that end
+a text, the sampling values of the model's files, and nothing else. A feature that it cannot express is
+refused here, by name, before any weight is read. Without the feature, a model would still run, but give
 plausible nonsense.
 """
 
@@ -55,7 +55,7 @@ class RopeConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The shape of one decoder. Sizes are numbers of elements. Names follow Hugging Face's, if it has one.
+    """The shape of one decoder. Sizes are numbers of elements. Names follow Hugging Face's names.
 
     Attributes:
         num_layers: decoder layers.

@@ -54,7 +54,7 @@ def _attributes(part: nn.Module) -> Mapping[str, object]:
 
 
 def _changed(found: Mapping[str, object], expected: Mapping[str, object]) -> list[str]:
-    """The names that only one of the two has, or whose values differ."""
+    """The names that only one of the two mappings has, or that have different values in them."""
 
     def differs(name: str) -> bool:
         if name not in found or name not in expected:

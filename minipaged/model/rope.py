@@ -2,7 +2,7 @@
 
 The D numbers of a head form D / 2 pairs. Pair i is rotated by the angle position × frequency[i].
 The dot product of a rotated query and a rotated key then depends only on the distance of their positions.
-Because a key's rotation depends on its own position alone, it can be cached after the rotation.
+Because a key's rotation depends only on its own position, the key can be cached after the rotation.
 
 Hugging Face pairs element i with element i + D / 2. The paper pairs element 2i with 2i + 1. The two
 differ only by a permutation of the projection's rows; see `minipaged.loading.gguf_source`.

@@ -47,7 +47,7 @@ def on_side_stream(device: torch.device) -> AbstractContextManager[object]:
 class CudaGraphCapture:
     """Captures CUDA graphs. They share one memory pool, since only one of them runs at a time.
 
-    Capture the largest graph first. The smaller ones then reuse its memory and allocate none. All are
+    Capture the largest graph first. The smaller graphs then reuse its memory and allocate no more. All are
     captured on one stream: cuBLAS allocates a workspace of up to 32 MiB for each stream that it is used on.
 
     Args:

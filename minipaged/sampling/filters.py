@@ -40,7 +40,7 @@ def scale_by_temperature(logits: Tensor, temperature: Sequence[float]) -> Tensor
 
 
 def keep_min_p(logits: Tensor, min_p: Sequence[float]) -> Tensor:
-    """Keep tokens whose probability is at least `min_p` times the largest one; 0 turns it off.
+    """Keep tokens whose probability is at least `min_p` times the largest one; 0 turns this off.
 
     Nguyen et al., "Turning Up the Heat: Min-p Sampling", 2024. The condition `p ≥ min_p × p_max` is the
     same as `logit − max ≥ log(min_p)`, so no softmax is needed.
@@ -53,7 +53,7 @@ def keep_min_p(logits: Tensor, min_p: Sequence[float]) -> Tensor:
 
 
 def keep_top_k(logits: Tensor, top_k: Sequence[int]) -> Tensor:
-    """Keep the `top_k` largest logits, and all logits equal to the smallest of them; 0 or −1 turns it off.
+    """Keep the `top_k` largest logits, and all logits equal to the smallest of them; 0 or −1 turns this off.
 
     Fan et al., "Hierarchical Neural Story Generation", 2018. Only the k-th largest value is needed, so a
     partial selection is enough, without a full sort.
@@ -71,7 +71,7 @@ def keep_top_k(logits: Tensor, top_k: Sequence[int]) -> Tensor:
 
 
 def keep_top_p(logits: Tensor, top_p: Sequence[float]) -> Tensor:
-    """Keep the likeliest tokens, only until their probabilities sum to `top_p`; 1 turns it off.
+    """Keep the likeliest tokens, in order, until their probabilities add up to `top_p`; 1 turns this off.
 
     Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020. At least one token is kept. If
     only some of several equally likely tokens are needed, those with the lowest ids are kept.

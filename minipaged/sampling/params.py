@@ -42,8 +42,8 @@ class SamplingParams:
             token (after penalties), and `top_k`, `top_p`, `min_p` and `seed` have no effect. vLLM refuses
             temperatures above 2, and replaces those between 0 and 0.01 by 0.01.
         top_k: keep the k likeliest tokens, and tokens as likely as the last of them. 0 or -1 turns it off.
-        top_p: keep the likeliest tokens, only until their probabilities add up to this number; in (0, 1]. 1
-            turns it off.
+        top_p: keep the likeliest tokens, in order, until their probabilities add up to this number; in
+            (0, 1]. 1 turns it off.
         min_p: keep tokens whose probability is at least this share of the largest one; in [0, 1]. 0 turns
             it off.
         repetition_penalty: above 0. For tokens of the prompt or the output, positive logits are divided by

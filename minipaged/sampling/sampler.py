@@ -1,8 +1,8 @@
 """The sampler: from a step's logits to one token per row. Each row has its own parameters.
 
-The order is vLLM's (vllm/v1/sample/sampler.py): log-probabilities from the raw logits; banned tokens and
-penalties; temperature; min-p; top-k; top-p; the draw. Rows are processed together, without a loop over them.
-The token of a row never depends on another row.
+The steps are in vLLM's order (vllm/v1/sample/sampler.py): log-probabilities from the raw logits; banned
+tokens and penalties; temperature; min-p; top-k; top-p; the draw. Rows are processed together, without a loop
+over them. The token of a row never depends on another row.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def queue_samples(
     changed = [i for i, row in enumerate(rows) if row.changes_logits]
     for chunk in row_chunks(changed, vocab_size) if changed else ():
         index = column(chunk, torch.int64, logits.device)  # [C]
-        # `_change` works in place. index_select has made a copy; float() copies only other dtypes.
+        # `_change` works in place. index_select makes a copy; float() copies only other dtypes.
         copied, of_chunk = logits.index_select(0, index).float(), [rows[i] for i in chunk]
         _change(copied, of_chunk)
         highest, chosen = copied.max(dim=-1)  # [C], [C]
@@ -199,7 +199,7 @@ def _draw_into(
     candidates: Sequence[int],
     draw_tokens: DrawTokens,
 ) -> None:
-    """In `token_ids` `[R]`, replace the tokens of those candidates that are not greedy by drawn tokens."""
+    """Draw a token for each candidate that is not greedy, and write the tokens into `token_ids` `[R]`."""
     drawn = [i for i in candidates if not rows[i].params.greedy]
     if drawn:
         params, uniforms = [rows[i].params for i in drawn], [rows[i].uniform for i in drawn]

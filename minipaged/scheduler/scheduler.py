@@ -100,8 +100,8 @@ class Scheduler:
             if not plan.preempted or request.status is RequestStatus.RUNNING:
                 self._schedule_running(request, request.sequences)
         self._cache_blocks(plan.scheduled)
-        # No request comes in while memory is short: none in a step that preempted a request, and no
-        # waiting request while any request is swapped out.
+        # No request comes in while memory is short. A step that has preempted a request swaps in and
+        # admits no request. While any request is swapped out, no waiting request is admitted.
         self._swap_in()
         if not plan.preempted and not self.queues.swapped:
             self._admit()
@@ -197,8 +197,8 @@ class Scheduler:
         If there is a swap space with enough CPU blocks, its blocks are swapped out. Otherwise its tokens
         will be computed again (*recomputation*). All of its sequences lose all of their blocks, because a
         sequence cannot continue if a single block is missing (the paper's all-or-nothing rule). With
-        prefix caching, its full blocks can still be found. So if it comes back soon, prefix hits replace
-        most of the recomputation.
+        prefix caching, its full blocks can still be found. So if the request comes back soon, prefix hits
+        replace most of the recomputation.
 
         Args:
             request: one of `queues.running`.
