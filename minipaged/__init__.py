@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# The names are looked up when first used, so that `import minipaged` does not import torch.
+# A name is imported at its first use, so that `import minipaged` does not import torch.
 _HOME = {
     "LLM": "minipaged.llm",
     "LLMEngine": "minipaged.engine.llm_engine",

@@ -1,4 +1,4 @@
-"""The possible values of settings and results that are names."""
+"""The allowed names, for each setting and each result whose value is a name."""
 
 from __future__ import annotations
 

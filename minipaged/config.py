@@ -1,8 +1,8 @@
-"""EngineConfig: every setting of one engine, as a value.
+"""EngineConfig: all settings of one engine, in one immutable object.
 
-An engine reads its settings only from here, so two engines in one process never share any. Settings that
-depend on the model (`max_model_len`, `num_blocks`) may stay `None`. The engine chooses them when it starts,
-and logs its choice.
+An engine reads its settings only from here, so two engines in one process never share a setting. Settings
+that depend on the model (`max_model_len`, `num_blocks`) may stay `None`. The engine chooses them when it
+starts, and logs its choice.
 """
 
 from __future__ import annotations
@@ -34,74 +34,81 @@ if TYPE_CHECKING:
     from minipaged.parts import Parts
 
 MAX_BLOCK_SIZE = 2**20
-"""Far more than any model's context. Larger blocks would only cause overflows."""
+"""The largest `block_size`, far above the context of any model. Larger blocks would only cause overflows."""
 
 
 @refuses_unknown_names("option", ConfigError)
 @dataclass(frozen=True)
 class EngineConfig:
-    """All settings of an engine. Names follow vLLM's where vLLM has one.
+    """All settings of an engine. Settings that vLLM has too have vLLM's names.
 
     Attributes:
-        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id. A `Path` is always a
-            folder or a file, and becomes a string that says so; see `model_name`.
-        dtype: `"auto"` is bfloat16 on a CUDA device, float16 on one that is too old for that (a T4), and
-            float32 elsewhere.
-        device: `"auto"` takes cuda if there is one, otherwise the CPU. Or a torch device string, such as
-            `"cuda:1"`. `"mps"`, a Mac's GPU, is experimental: no test has run on one.
+        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id. A `Path` always means
+            a folder or a file, and becomes a string that means the same; see `model_name`.
+        dtype: `"auto"` means bfloat16 on a CUDA device, float16 on a CUDA device that is too old for
+            bfloat16 (such as a T4), and float32 on other devices.
+        device: `"auto"` means cuda if this machine has it, otherwise the CPU. Any other value is a torch
+            device string, such as `"cuda:1"`. `"mps"`, the GPU of a Mac, is experimental: no test has run
+            on such a GPU.
         block_size: tokens per block.
-        num_blocks: blocks in the pool, the null block included. It overrides `kv_cache_memory_bytes` and
+        num_blocks: blocks in the pool, including the null block. It overrides `kv_cache_memory_bytes` and
             `gpu_memory_utilization`.
         kv_cache_memory_bytes: memory for the KV cache, in bytes. It overrides `gpu_memory_utilization`.
-        gpu_memory_utilization: share of a CUDA device's memory for weights, activations and cache.
-        max_model_len: longest prompt plus output of one request, in tokens. `None`: the length that the
-            model was trained for. `"auto"` or `-1`: the longest that fits into the pool, up to that length.
+        gpu_memory_utilization: the share of a CUDA device's memory that weights, activations and cache may
+            use.
+        max_model_len: the most tokens of one request, prompt and output together. `None` means the length
+            that the model was trained for. `"auto"` or `-1` means the greatest length that fits into the
+            pool, but at most the trained length.
         max_num_seqs: the most sequences in one step.
         max_num_batched_tokens: the token budget of one step.
         enable_chunked_prefill: whether a prompt may be computed over several steps.
-        enable_prefix_caching: whether full blocks stay findable by their hash. `None`: yes, if blocks are
-            shared (`kv_layout="paged"` and `fork_mode="share"`); see `caches_prefixes`.
-        prefix_caching_hash_algo: `sha256`, `sha256_cbor`, `xxhash` or `xxhash_cbor`.
-        scheduling_policy: `"fcfs"`, `"priority"` (a smaller number is more urgent), or `"shortest"`
-            (the shortest prompt first, with ageing). See `minipaged/scheduler/policy.py`.
-        preemption_mode: `"recompute"`: the tokens of a preempted request are computed again. `"swap"`: its
-            blocks are copied to CPU memory and back; if CPU memory is full, its tokens are computed again.
-            `"never"`: a request is admitted only if it and all running requests surely fit at their
-            greatest lengths, so none is ever preempted.
-        num_cpu_blocks: blocks of CPU memory for swapping. `None`: the number of blocks in the pool, which is
-            always enough. Only with `preemption_mode="swap"`.
-        attention_backend: `"reference"`, `"cpu"`, `"triton"`, or `"auto"`: `cpu` on a CPU, `triton` on
-            cuda, otherwise `reference`. On a CPU, `triton` runs under Triton's interpreter, which is slow
-            and meant for learning and tests.
-        compiled_layers: whether a model runs in compiled code, or in the PyTorch of `minipaged/model/`. On a
-            CPU the code is in `minipaged/cpu/`; on cuda, kernels of `minipaged/triton_kernels/` take the
-            place of PyTorch's small ones. `None`: compiled with the attention backends `cpu` and `triton`, if
-            the compiled code computes this model and is fast on this processor; PyTorch with `reference`, and
-            so at stages 1 to 4.
-        enforce_eager: `True` turns off recorded decode steps. These are CUDA graphs on a CUDA device with
-            the backend `triton`, captured when the engine is created. On a CPU with compiled layers and the
-            backend `cpu`, they are a list of calls that is recorded once. See
+        enable_prefix_caching: whether full blocks can be found again by their hash. With `None`, they can if
+            blocks are shared (`kv_layout="paged"` and `fork_mode="share"`); see `caches_prefixes`.
+        prefix_caching_hash_algo: the hash function: `sha256`, `sha256_cbor`, `xxhash` or `xxhash_cbor`.
+        scheduling_policy: the order of requests: `"fcfs"` (first come, first served), `"priority"` (a
+            smaller number is more urgent), or `"shortest"` (the shortest prompt first, with ageing). See
+            `minipaged/scheduler/policy.py`.
+        preemption_mode: how a preempted request continues. With `"recompute"`, its tokens are computed
+            again. With `"swap"`, its blocks are copied to CPU memory and back; if CPU memory is full, its
+            tokens are computed again. With `"never"`, no request is ever preempted: a request is admitted
+            only if it and all running requests surely fit at their greatest lengths.
+        num_cpu_blocks: blocks of CPU memory for swapping. `None` means as many as the pool has, which is
+            always enough. It can be set only with `preemption_mode="swap"`.
+        attention_backend: `"reference"`, `"cpu"`, `"triton"` or `"auto"`. `"auto"` means `cpu` on a CPU,
+            `triton` on cuda, and `reference` on other devices. On a CPU, `triton` runs under Triton's
+            interpreter, which is slow and meant for learning and tests.
+        compiled_layers: whether a model runs in compiled code, or in the PyTorch code of
+            `minipaged/model/`. On a CPU, the compiled code is in `minipaged/cpu/`. On cuda, kernels of
+            `minipaged/triton_kernels/` replace PyTorch's small kernels. With `None`, the attention backend
+            decides. With `cpu` or `triton`, the layers are compiled if the compiled code can compute this
+            model and is fast on this processor. With `reference`, and so at stages 1 to 4, they run in
+            PyTorch.
+        enforce_eager: `True` turns off recorded decode steps. On a CUDA device with the backend `triton`,
+            recorded steps are CUDA graphs, which are captured when the engine is created. On a CPU with
+            compiled layers and the backend `cpu`, they are a list of calls that is recorded once. See
             `minipaged/runner/decode_steps.py`.
-        load_format: `"dummy"` fills the model's real shape with random weights.
+        load_format: `"auto"` loads the model's weights. `"dummy"` makes random weights of the same shapes.
         seed: the seed for dummy weights, and for the sampling of requests without a seed.
-        generation_config: how a request without parameters is sampled. `"auto"`: as the model's
-            generation_config.json says (temperature, top_k, top_p, min_p, repetition_penalty,
-            max_new_tokens). `"vllm"`: by `SamplingParams()`. The names are vLLM's. Both take the end tokens
-            from the model.
-        kv_layout: `"paged"`: blocks, on demand. `"contiguous"`: one region for each sequence, reserved
-            for its whole life when its request is admitted, so no request is ever preempted. `"none"`:
-            no cache; each step computes its sequences from their first tokens, and the settings of the
-            pool have no effect.
-        reserve: how many slots a region has: `"max"`, `"pow2"` or `"oracle"`; see
-            `minipaged/baseline/reserve.py`. Only with `kv_layout="contiguous"`.
-        region_allocator: how the slots are divided: `"first_fit"` or `"buddy"`. Only with
-            `kv_layout="contiguous"`.
-        batching: `"continuous"`: requests join and leave the batch in any step. `"static"`: a batch is
-            filled from the queue and runs until its longest request ends, and then the next batch begins.
-            Real static batching also pads all requests to one length. This engine computes no padding,
-            so its static batching is faster than the real one.
-        fork_mode: `"share"`: samples and beams share blocks, and copy on write. `"copy"`: each of them gets
-            a copy of all blocks. It has an effect only with `kv_layout="paged"`.
+        generation_config: how a request without parameters is sampled. `"auto"` uses the values of the
+            model's generation_config.json (temperature, top_k, top_p, min_p, repetition_penalty,
+            max_new_tokens). `"vllm"` uses `SamplingParams()`. The two names are vLLM's. With either, the
+            model gives the end-of-sequence tokens.
+        kv_layout: how the KV cache is divided. `"paged"` means blocks, which are allocated on demand.
+            `"contiguous"` means one region for each sequence. A region is reserved for the sequence's
+            whole life when its request is admitted, so no request is ever preempted. `"none"` means no
+            cache: each step computes its sequences from their first tokens, and the settings of the pool
+            have no effect.
+        reserve: the rule for the number of slots in a region: `"max"`, `"pow2"` or `"oracle"`; see
+            `minipaged/baseline/reserve.py`. It can be changed only with `kv_layout="contiguous"`.
+        region_allocator: how the cache's slots are divided into regions: `"first_fit"` or `"buddy"`. It can
+            be changed only with `kv_layout="contiguous"`.
+        batching: with `"continuous"`, requests join and leave the batch in any step. With `"static"`, a
+            batch is filled from the queue and runs until its longest request ends. Then the next batch
+            begins. Real static batching also pads all requests to one length. This engine computes no
+            padding, so its static batching is faster than real static batching.
+        fork_mode: with `"share"`, samples and beams share blocks, and a shared block is copied before a
+            sequence writes into it. With `"copy"`, each sample and each beam gets a copy of all blocks. It
+            has an effect only with `kv_layout="paged"`.
         parts: functions that replace the engine's own; see `minipaged.parts`.
 
     Raises:
@@ -141,7 +148,7 @@ class EngineConfig:
     def at_stage(
         cls, stage: int, model: str | os.PathLike[str] = "tiny", **options: Unpack[EngineOptions]
     ) -> EngineConfig:
-        """The engine as it is after a chapter of the course; see `minipaged/stages.py`.
+        """The settings of the engine as it is after a chapter of the course; see `minipaged/stages.py`.
 
         Args:
             stage: 1 to 8.
@@ -203,13 +210,16 @@ class EngineConfig:
 
     @property
     def model_name(self) -> str:
-        """`model` with the type that it has once made."""
+        """`model` as a string. The constructor turns a `Path` into a string."""
         assert isinstance(self.model, str)
         return self.model
 
     @property
     def caches_prefixes(self) -> bool:
-        """Whether prefix caching is on: by `enable_prefix_caching`, or, if that is `None`, by the layout."""
+        """Whether prefix caching is on.
+
+        If `enable_prefix_caching` is `None`, prefix caching is on if blocks are shared.
+        """
         if self.enable_prefix_caching is None:
             return self.kv_layout == "paged" and self.fork_mode == "share"
         return self.enable_prefix_caching
@@ -221,7 +231,7 @@ def _model_name(model: object) -> str:
         raise ConfigError(f"model must be a name or a path, not {model!r:.80}")
     if isinstance(model, str) or os.path.isabs(path) or path.startswith("~"):
         return path
-    return os.path.join(os.curdir, path)  # Path("tiny") is a folder, and not the model of that name
+    return os.path.join(os.curdir, path)  # Path("tiny") means a folder, and not the model of that name
 
 
 def _int(name: str, value: object) -> int:

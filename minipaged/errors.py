@@ -22,7 +22,7 @@ class PromptError(MinipagedError, ValueError):
 
 
 class RequestTooLargeError(PromptError):
-    """A request that could never fit, even alone. The message shows the arithmetic."""
+    """A request that is too large to fit even if it runs alone. The message shows the arithmetic."""
 
 
 class RequestIdError(MinipagedError, ValueError):
@@ -30,12 +30,11 @@ class RequestIdError(MinipagedError, ValueError):
 
 
 class EngineBusyError(MinipagedError):
-    """Another thread is using the engine; or it has unfinished requests, but the call needs an engine without
-    any."""
+    """Another thread is using the engine, or it has unfinished requests and the call does not allow any."""
 
 
 class ForkedProcessError(MinipagedError):
-    """An engine cannot compute in a forked process: the fork lost the threads that it computes with."""
+    """The process was forked, and the fork lost the threads that an engine computes with."""
 
 
 class ModelNotFoundError(MinipagedError, ValueError):

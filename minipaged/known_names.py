@@ -1,4 +1,4 @@
-"""An argument that a class does not have: the error says which one was probably meant."""
+"""Errors for arguments with unknown names. The message says which argument was probably meant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 def refuses_unknown_names(kind: str, error: type[MinipagedError]) -> Callable[[type[_T]], type[_T]]:
-    """Makes an argument by a name that the class does not have an error of ours, in place of a `TypeError`.
+    """Class decorator: an argument with an unknown name raises `error`, and not Python's `TypeError`.
 
     Args:
         kind: the word for an argument in the message.
@@ -32,7 +32,7 @@ def refuses_unknown_names(kind: str, error: type[MinipagedError]) -> Callable[[t
                 raise error(f"no such {kind}: {', '.join(unknown)}. There are {', '.join(known)}")
             make(self, *args, **values)
 
-        setattr(cls, "__init__", checked)  # noqa: B010 (type checkers go on to see the class's own)
+        setattr(cls, "__init__", checked)  # noqa: B010 (type checkers still see the class's `__init__`)
         return cls
 
     return decorate

@@ -30,14 +30,14 @@ class LLM:
     >>> outputs = llm.generate(["Once upon a time"], SamplingParams(temperature=0, max_tokens=32))
 
     Args:
-        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id; or the `Path` of a
-            folder or file.
-        observer: is told each event of the engine; see `minipaged/events/`.
-        options: every other field of `EngineConfig`, by name.
+        model: `"tiny"`, `"smollm2-135m"`, a folder, a `.gguf` file, or a hub id. Or the `Path` of
+            a folder or file.
+        observer: called with each event of the engine; see `minipaged/events/`.
+        options: other fields of `EngineConfig`, as keyword arguments.
 
     Attributes:
         engine: the `LLMEngine` that does the work.
-        one_thread: lets one thread at a time generate.
+        one_thread: the guard that lets one thread at a time generate.
 
     Raises:
         ConfigError: an unknown or invalid option.
@@ -65,12 +65,13 @@ class LLM:
                 self._console.print(note, style="dim", highlight=False)
 
     def get_default_sampling_params(self) -> SamplingParams:
-        """How `generate` and `chat` sample when they are given no parameters: as the model's
-        generation_config.json says, with neutral values for what it leaves out. With the setting
-        `generation_config="vllm"` all values are neutral.
+        """The parameters that `generate` and `chat` use if they are given none.
+
+        They are the values of the model's generation_config.json, and neutral values for the parameters
+        that are missing there. With the setting `generation_config="vllm"`, all values are neutral.
 
         Raises:
-            SamplingParamsError: a value in the model's files that is not possible.
+            SamplingParamsError: a value in the model's files is not possible.
         """
         return self.engine.sampling_defaults.params()
 
@@ -86,7 +87,7 @@ class LLM:
         Args:
             prompts: a string, a list of token ids, a dict (see `minipaged.engine.intake`), or a list of
                 these.
-            sampling_params: one for all prompts, or one for each. If not given:
+            sampling_params: one object for all prompts, or a list with one for each prompt. The default is
                 `get_default_sampling_params()`.
             use_tqdm: whether to show a progress bar in a terminal or a notebook. (The name is vLLM's.)
 
@@ -117,7 +118,7 @@ class LLM:
             use_tqdm: as for `generate`.
 
         Raises:
-            PromptError: no messages, or the model has no tokenizer or no chat template.
+            PromptError: there are no messages, or the model has no tokenizer or no chat template.
         """
         if not isinstance(messages, list | tuple) or not messages:
             raise PromptError(
@@ -137,7 +138,7 @@ class LLM:
     def memory_breakdown(self) -> MemoryBreakdown:
         """How the engine's KV memory is used at this moment; see `minipaged.kv.breakdown`.
 
-        Between two calls of `generate` all of it is free.
+        Between two calls of `generate`, all of this memory is free.
         """
         return self.engine.memory_breakdown()
 
@@ -146,7 +147,8 @@ class LLM:
     ) -> list[BeamSearchOutput]:
         """Find the likeliest continuations of one or several prompts.
 
-        Hypotheses and scores are those of transformers' `generate(num_beams=..., do_sample=False)`.
+        The hypotheses and scores are the same as those of transformers'
+        `generate(num_beams=..., do_sample=False)`.
 
         Args:
             prompts: as for `generate`.
@@ -157,7 +159,7 @@ class LLM:
             One output for each prompt, in their order, with `params.beam_width` hypotheses, best first.
 
         Raises:
-            As `generate`.
+            The same errors as `generate`.
         """
         if not isinstance(params, BeamSearchParams):
             raise SamplingParamsError(f"params must be BeamSearchParams, not {params!r:.80}")

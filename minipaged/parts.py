@@ -2,7 +2,7 @@
 
 Each field holds one function. Another function with the same signature can replace it, so that a simple
 version, or the reader's own, runs inside the real engine. An engine gets its parts when it is created.
-Nothing is patched, so two engines can run with different parts.
+No module is patched, so two engines can run with different parts.
 
 The interface of a replaceable function is called its *seam*.
 """
@@ -70,22 +70,24 @@ class Parts:
         write_region: stores a sequence's new keys and values in its region.
         read_region: returns a sequence's keys and values, as views of its region.
         attend_region: computes attention over a region; overrides the attention backend, if given.
-        allocate_buddy, free_buddy: divide the slots, with `region_allocator="buddy"`.
+        allocate_buddy, free_buddy: the same, for an engine with `region_allocator="buddy"`.
         slot_mapping: translates positions into slots, through a block table.
         pad_block_tables: puts a step's block tables into one array.
         free_queue: makes the queue of a pool's free blocks.
         write_kv: stores a step's keys and values in one layer's cache; overrides the attention backend's
             function, if given.
         fork: makes a second table that shares a table's blocks.
-        append: makes the slots of a sequence's next tokens writable, and returns the copies to do first.
+        append: makes the slots of a sequence's next tokens writable, and returns the block copies that must
+            be done first.
         free: frees a table's blocks.
         copy_blocks: does a step's block copies, in all layers; overrides the attention backend's function,
             if given.
         attention: overrides the attention backend, if given.
-        paged_decode: computes the attention of sequences with one query token, if given; `attention` or the
-            backend computes the others.
-        paged_decode_split: does the same in a step with a single sequence, if given, in several parts.
-        capture: captures decode steps, to replay them; overrides CUDA graphs, if given.
+        paged_decode: if given, computes the attention of sequences with one query token. `attention` or the
+            backend computes the attention of all other sequences.
+        paged_decode_split: if given, computes this attention in a step that has only one such sequence. It
+            divides the sequence into several parts.
+        capture: captures decode steps and replays them; overrides CUDA graphs, if given.
         hash_function: overrides `prefix_caching_hash_algo`, if given.
     """
 

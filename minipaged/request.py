@@ -41,12 +41,13 @@ class Sequence:
         index: the number of the sample within its request, from 0.
         token_ids: the tokens of the prompt and the output.
         num_prompt_tokens: how many of these tokens are the prompt.
-        num_computed_tokens: how many of these tokens have their keys and values in the cache. Without a
-            cache: how many of them have a known successor.
+        num_computed_tokens: how many of these tokens have their keys and values in the cache. In an engine
+            without a cache, how many of these tokens a step has computed at least once.
         block_table: its physical blocks, in a paged cache.
         region: its slots, in a contiguous cache.
         cpu_block_table: its CPU blocks, while it is swapped out.
-        block_hashes: the hashes of the first full blocks of `token_ids`, as far as they were needed.
+        block_hashes: the hashes of the leading full blocks of `token_ids`, up to the last one that was
+            needed so far.
         prefix_ids: for each leading block that is in the prefix cache, the id of the prefix that
             ends with it (see `kv/prefix_cache.py`).
         finish_reason: why it ended; `None` while it runs.
@@ -107,7 +108,7 @@ class Request:
         max_tokens: the most output tokens of each sequence: `params.max_tokens`, or less if
             `max_model_len` requires it.
         sampling_seed: the seed of `params`, or a seed that the engine drew.
-        arrival: the number of its arrival, from 0. It breaks ties in every order of requests.
+        arrival: how many requests arrived before it. It breaks ties in every order of requests.
         arrival_clock: how many tokens the engine had scheduled when the request arrived. Used only by the
             policy `shortest`.
         priority: a smaller number is more urgent. Used only by the policy `priority`.
@@ -116,8 +117,8 @@ class Request:
         status: its state.
         num_preemptions: how often it lost its blocks.
         num_cached_tokens: prompt tokens found in the prefix cache when it was first admitted.
-        sequences: a single sequence until the prompt is computed, then `params.n`. For a beam search, the
-            beams, best first; when it has ended, the hypotheses.
+        sequences: a single sequence until the prompt is computed, then `params.n` sequences. For a beam
+            search, the beams, best first, and after its end the hypotheses.
         search: the beam search that chooses its tokens, or `None`. With a search, `params` has no effect.
         block_usage: counts of the blocks that it has held so far.
     """
@@ -170,16 +171,16 @@ class Request:
 
     @property
     def num_seqs(self) -> int:
-        """How many sequences it counts for in the batch.
+        """How many of the batch's sequences the request counts as.
 
-        Samples count even before they fork. A beam search counts for the full beam width.
+        All samples count, even before they fork. A beam search counts as its full beam width.
         """
         if self.search is not None:
             return self.search.params.beam_width
         return len(self.unfinished) if self.has_forked else self.params.n
 
     def closest_sibling(self, seq: Sequence) -> Sequence | None:
-        """The sequence with the most leading tokens in common, among those that hold memory."""
+        """Among the sequences that hold memory, the one that shares the most leading tokens with `seq`."""
         holding = (sibling for sibling in self.sequences if sibling.holds_memory)
         return max(holding, key=lambda sibling: common_prefix(sibling, seq), default=None)
 

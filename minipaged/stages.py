@@ -1,4 +1,4 @@
-"""The stages of the course: the engine after each chapter, as settings of the one engine.
+"""The stages of the course. A stage is the engine after a chapter, as settings of the one engine.
 
 Each chapter adds one thing:
 

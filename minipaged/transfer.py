@@ -1,4 +1,4 @@
-"""Sending a step's inputs to the device, and reading its results: one copy each way.
+"""Sending a step's inputs to the device, and reading its results, with one copy in each direction.
 
 A step has many small inputs and results, and each copy has a fixed cost. So all inputs are sent in one copy
 (`to_device`). Results stay on the device until all of them are computed (`Queued`), so that the host waits
@@ -28,8 +28,8 @@ def to_device(arrays: Sequence[IntArray], device: torch.device) -> list[Tensor]:
     """The arrays as tensors on `device`, with the same shapes and dtypes.
 
     A copy from pinned memory to a CUDA device is only queued, so the host need not wait. PyTorch reuses the
-    pinned memory only after the copy is done. Other devices copy from ordinary memory, which may be gone as
-    soon as this function returns. So there the host waits.
+    pinned memory only after the copy is done. A copy to another device is made from ordinary memory, which
+    may be freed as soon as this function returns. So the host waits for that copy.
 
     Args:
         arrays: the arrays. If `device` is a CPU, the tensors are views of them.
@@ -102,11 +102,11 @@ class Queued(Generic[A]):
     unpack: Callable[[Int64s], A]
 
     def read(self) -> A:
-        """Wait for the device, and return the result. Without numbers, return it at once."""
+        """Wait for the device, and return the result. If the result has no numbers, do not wait."""
         return self.unpack(self.packed.cpu().numpy() if len(self.packed) else np.empty(0, dtype=np.int64))
 
     def beside(self, other: Queued[B]) -> Queued[tuple[A, B]]:
-        """This result and another one, to be read in one copy."""
+        """This result and another one, combined so that one copy reads both."""
         end = len(self.packed)
         return Queued(
             torch.cat((self.packed, other.packed)),
@@ -115,7 +115,7 @@ class Queued(Generic[A]):
 
 
 def queued_together(several: Sequence[Queued[A]], device: torch.device) -> Queued[list[A]]:
-    """A list of results, to be read in one copy."""
+    """A list of results, combined so that one copy reads them all."""
     sizes = [len(each.packed) for each in several]
     ends = np.cumsum(sizes)
     return Queued(

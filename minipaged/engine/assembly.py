@@ -82,7 +82,7 @@ def assemble(
     decoder = _choose_decoder(config, model.decoder, is_own=is_own)
     check_exactness(decoder.device, decoder.dtype)
     if is_own and decoder.device.type == "cpu" and type(decoder) is not Decoder:
-        model = replace(model, decoder=decoder)  # it has taken over the weights
+        model = replace(model, decoder=decoder)  # `decoder` has taken over the plain decoder's weights
     with on_device(decoder.device):
         return _assemble_around(decoder, config, model, events)
 
@@ -140,12 +140,12 @@ def _assemble_around(
 
 
 def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> Decoder:
-    """The decoder that computes a model: the plain one, or one in compiled code (on CUDA, of fused kernels).
+    """The decoder that an engine runs: the plain one, or one in compiled code (on CUDA, with fused kernels).
 
     Args:
         config: the settings.
-        decoder: as it was loaded.
-        is_own: no other engine has it.
+        decoder: the decoder as it was loaded.
+        is_own: whether no other engine uses this decoder.
 
     Raises:
         ConfigError: `compiled_layers=True`, and the model cannot be compiled.
@@ -174,7 +174,10 @@ def _choose_decoder(config: EngineConfig, decoder: Decoder, *, is_own: bool) -> 
 
 
 def _choose_draw(config: EngineConfig, device: torch.device) -> DrawTokens:
-    """What draws tokens: on CUDA a kernel, where attention is one; otherwise what is read in `sampling/`."""
+    """The function that draws tokens.
+
+    On CUDA it is a Triton kernel if attention is one too. Otherwise it is `draw_tokens` of `sampling/`.
+    """
     if device.type != "cuda" or resolve_backend(config.attention_backend, device) != "triton":
         return draw_tokens
     prepare_triton(device)  # before the import: Triton decides at import how it runs kernels
@@ -236,7 +239,7 @@ def load_configured_model(
     Args:
         config: the settings; those of the pool have no effect.
         progress: show progress bars.
-        check: is shown the model's shape and dtype before there are weights, and may raise.
+        check: called with the model's shape and dtype before the weights are loaded. It may raise.
 
     Raises:
         ConfigError: this machine does not have the configured device.
@@ -263,7 +266,7 @@ def make_bookkeeping(
 
     Args:
         config: the settings.
-        plan: the memory.
+        plan: the numbers of blocks, and the length of the longest request.
         copy_slots: how a contiguous cache copies slots when a request forks.
         events: if given, the manager and the scheduler tell an observer what they do.
     """

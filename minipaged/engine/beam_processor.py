@@ -26,7 +26,7 @@ class BeamProcessor:
     """Takes the candidates of a request's beams, and makes its `RequestOutput` when the search ends.
 
     Attributes:
-        request: the request, whose `search` is the beam search.
+        request: the request. Its `search` is the beam search.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class BeamProcessor:
         self._finished_time: float | None = None
 
     def take(self, result: SequenceResult) -> int | None:
-        """Process a step's result for one beam. The beam's tokens are computed.
+        """Process a step's result for one beam. The step's tokens are already counted as computed.
 
         Returns:
             When the search ends, the number of tokens of all hypotheses. Before that, `None`.
@@ -69,7 +69,8 @@ class BeamProcessor:
         steps, its beams are computed again, and give their candidates again.
 
         Args:
-            beam: one of the request's sequences, computed to its end. The search is not over.
+            beam: one of the request's sequences, with all of its tokens computed. The search must not be
+                over.
             candidates: see `BeamSearch.advance`.
         """
         if not candidates:
@@ -145,7 +146,7 @@ class BeamProcessor:
         return "".join(map(detokenizer.append, token_ids)) + detokenizer.flush()
 
     def build(self) -> RequestOutput:
-        """The output: the hypotheses, best first. Before the search has ended there are none."""
+        """The output. It holds the hypotheses, best first. Before the search has ended, there are none."""
         request = self.request
         return RequestOutput(
             request_id=request.request_id,

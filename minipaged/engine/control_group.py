@@ -2,7 +2,8 @@
 
 A container is a process in control groups. It sees the whole machine in `/proc/meminfo` and in the number of
 CPUs. But the kernel ends it if it takes more memory than its group may have. The limits are in files. Linux
-has two versions of these files, and may use both at once. The limits of the groups above count as well.
+has two versions of these files, and may use both at once. The limits of the groups above a process's own
+group apply to the process as well.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class GroupLimits:
     """The lowest limits of a process's own group and of the groups above it; `None` if there is no limit.
 
     Attributes:
-        memory_bytes: memory that the process may have.
+        memory_bytes: the most memory that the process may use.
         free_bytes: how much of `memory_bytes` is free. Cached files count as free, since the kernel drops
             them when memory is needed.
         cpus: CPU seconds per second. 1.5 means one and a half CPUs.
@@ -48,14 +49,14 @@ def group_limits(root: Path = Path("/")) -> GroupLimits:
 
 
 def _folders(root: Path, controller: str | None) -> list[Path]:
-    """The folders of a controller's groups that can be seen, the process's own group first.
+    """The visible folders of a controller's groups: the process's own group first, then those above it.
 
-    `None` means version 2, which has one hierarchy for all controllers.
+    `controller=None` means version 2, which has one hierarchy for all controllers.
     """
     group = _own_group(root, controller)
     kind = "cgroup2" if controller is None else "cgroup"
     for mount in _lines(root / "proc/self/mountinfo"):
-        place, _, origin = mount.partition(" - ")  # id parent device top point …; kind source options
+        place, _, origin = mount.partition(" - ")  # id parent device top point … - kind source options
         fields, kind_and_options = place.split(), origin.split()
         if group is None or len(fields) < 5 or len(kind_and_options) < 3 or kind_and_options[0] != kind:
             continue
@@ -86,7 +87,7 @@ def _memory_v2(folder: Path) -> tuple[int | None, int | None]:
 
 
 def _memory_v1(folder: Path) -> tuple[int | None, int | None]:
-    # The second is the lowest limit of the groups above, which a container may not see.
+    # This statistic is the lowest limit of the groups above, whose folders a container may not see.
     above = _statistics(folder).get("hierarchical_memory_limit")
     limit = _least((_number(folder / "memory.limit_in_bytes"), above))
     return limit, _free(folder, limit, "memory.usage_in_bytes", ("total_active_file", "total_inactive_file"))
@@ -112,7 +113,7 @@ def _cpus_v1(folder: Path) -> float | None:
 
 
 def _share(quota: str, period: str) -> float | None:
-    """The quota in CPUs. A quota of −1 means that there is no limit."""
+    """The quota as a number of CPUs. A quota of −1 means that there is no limit."""
     if not quota.isdecimal() or not period.isdecimal() or int(quota) == 0 or int(period) == 0:
         return None
     return int(quota) / int(period)

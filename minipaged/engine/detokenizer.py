@@ -14,13 +14,14 @@ When may text still change? Bytes that do not form a complete character decode t
 character has at most three bytes. So at most the last three U+FFFD may change, and all text before them is
 final. `append` holds back these U+FFFD and nothing else.
 
-Let "all" be the pieces from `append` and `flush`, joined. Then this is guaranteed:
+Let "all" be the pieces from `append` and `flush`, joined. The class guarantees:
 
 - Byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM2): all == decode(output ids), for any ids.
 - SentencePiece with byte fallback (Llama 2, Mistral): decode(prompt) + all == decode(prompt + output), if the
   prompt does not end inside a character and each run of byte tokens is valid UTF-8. If any byte of a run is
   invalid, such a decoder turns each byte of the whole run into U+FFFD. That could change text which was
-  already returned. Here the longest valid beginning of the run stays, and the bytes after it become U+FFFD.
+  already returned. So this class keeps the longest valid beginning of the run, and the bytes after it become
+  U+FFFD.
 - For each `append`, the number of tokens passed to `decode` is bounded by a constant, for any ids.
 """
 
@@ -29,29 +30,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-_UNFINISHED = 3  # most bytes of an unfinished UTF-8 character
+_UNFINISHED = 3  # the most bytes of an unfinished UTF-8 character
 _MAX_CONTEXT = 6  # tokens; a longer context is cut, which costs at least one decode
 
-# Many tokens are pending only while invalid bytes arrive. Then the first _HEAD and last _TAIL are kept.
+# Many tokens are pending only while invalid bytes arrive. Then the middle ones are dropped. The first
+# _HEAD and the last _TAIL tokens stay.
 _HEAD = _UNFINISHED + 1  # four bytes that form no character: they keep a byte-fallback run invalid
 _TAIL = 3 * _UNFINISHED + _UNFINISHED  # three U+FFFD of up to three bytes, and bytes that the cut may affect
 _MAX_PENDING = _HEAD + _TAIL + 8  # cut at this length, so that only every eighth token needs a cut
 
 Decode = Callable[[Sequence[int]], str]
-"""Token ids to text. Special tokens are skipped or shown, always the one or the other."""
+"""Converts token ids to text. One such function either always skips special tokens or always shows them."""
 
 
 class Detokenizer:
     """Decodes one sequence piece by piece.
 
     Args:
-        decode: token ids to text, special tokens skipped. Decoding more tokens must only add text, except
-            that U+FFFD at the end may change (so no `clean_up_tokenization_spaces`).
+        decode: converts token ids to text. Decoding more tokens must only add text, except that U+FFFD at
+            the end may change. (So `clean_up_tokenization_spaces` must be off.)
         prompt_token_ids: the prompt. Its last tokens are the first context. Its text is never returned.
             If it ends inside a character, the output does not complete that character.
-        texts: the texts of single tokens as far as they are known, if they do not depend on the tokens
-            around them. It may be shared, and is filled here. A token of whole characters then needs no
-            window.
+        texts: the known texts of single tokens, by token id; `None` if a token's text depends on the tokens
+            around it. The detokenizer adds the texts that it finds, and several detokenizers may share the
+            dict. With it, a token that consists of whole characters needs no window.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Detokenizer:
         window_text = self._decode([*self._context, *self._pending, token_id])
         unchanged = window_text == self._context_text + self._pending_text
         if unchanged and _is_special(self._decode, token_id):
-            return ""  # not added: a long run of special tokens must not fill the window
+            return ""  # the token is not added: a long run of special tokens must not fill the window
         self._pending.append(token_id)
         follows_unseen = not self._context_text and window_text.endswith(_REPLACEMENT)
         if self._context and (follows_unseen or not window_text.startswith(self._context_text)):
@@ -102,7 +104,7 @@ class Detokenizer:
         return new_text
 
     def flush(self) -> str:
-        """Return the text that was held back. The output has ended, so an unfinished character is U+FFFD."""
+        """Return the text that was held back. An unfinished character at the end stays U+FFFD."""
         rest = self._pending_text[self._given :]
         self._given = len(self._pending_text)
         return rest
@@ -113,8 +115,8 @@ class Detokenizer:
         self._pending, self._pending_text, self._given = [], "", 0
         if len(self._context) <= _MAX_CONTEXT:
             return
-        # The last character is enough, or the last two if the last is a space that the decoder hides. That
-        # is five tokens at most.
+        # The tokens of the last character are enough, or those of the last two characters if the last is a
+        # space that the decoder hides. These are five tokens at most.
         for length in range(1, _MAX_CONTEXT + 1):
             text = self._decode(self._context[-length:])
             if _can_be_context(text):
@@ -143,14 +145,14 @@ def _provisional(text: str) -> int:
 def _can_be_context(text: str) -> bool:
     """Whether tokens with this text can replace all tokens before them as context.
 
-    Their text must not be empty: a decoder that drops a leading space would otherwise drop that of the next
-    token. And it must not end inside a character.
+    The text must not be empty: otherwise, a decoder that drops a leading space would drop the leading space
+    of the next token. And the text must not end inside a character.
     """
     return bool(text) and not text.endswith(_REPLACEMENT)
 
 
 def _context_from_prompt(decode: Decode, prompt: Sequence[int]) -> list[int]:
-    """The first context: the prompt's last tokens, or else the last single token that can be context."""
+    """The first context: the prompt's last few tokens, or else its last single token that can be context."""
     end: list[int] = []
     for token_id in reversed(prompt):
         if _is_special(decode, token_id):
@@ -161,10 +163,10 @@ def _context_from_prompt(decode: Decode, prompt: Sequence[int]) -> list[int]:
                 return end
         elif _can_be_context(decode([token_id])):
             return [token_id]
-    # The prompt has no text but a leading space, or none but an unfinished character.
+    # The only text of the prompt is a leading space, or an unfinished character.
     return [] if decode(end).endswith(_REPLACEMENT) else end
 
 
 def _is_special(decode: Decode, token_id: int) -> bool:
-    """Whether the token never has text. It is decoded twice, since a single SentencePiece space has none."""
+    """Whether the token never has text. It is decoded twice in a row: one SentencePiece space has no text."""
     return not decode([token_id, token_id])

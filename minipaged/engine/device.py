@@ -10,7 +10,7 @@ from minipaged.errors import ConfigError
 from minipaged.loading.loader import LoadedModel
 
 OLDEST_WITH_BFLOAT16 = (8, 0)
-"""The compute capability from which on NVIDIA's GPUs compute in bfloat16. A T4 has 7.5."""
+"""The lowest compute capability of NVIDIA GPUs that compute in bfloat16. A T4 has 7.5."""
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -18,11 +18,11 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 def resolve_device(device: str) -> torch.device:
     """The torch device of a setting.
 
-    `"auto"` takes cuda if this machine has it, otherwise the CPU. Any other value is a torch device string.
-    Apple's GPUs (mps) are not taken by themselves: no test has run on one.
+    `"auto"` means cuda if this machine has it, otherwise the CPU. Any other value is a torch device string.
+    `"auto"` never means an Apple GPU (mps), because no test has run on one.
 
     Returns:
-        The device with its index; for `"cuda"`, that of the current device.
+        The device with its index. The index of `"cuda"` is that of the current device.
 
     Raises:
         ConfigError: there is no such device, or this machine does not have it.
@@ -56,7 +56,8 @@ def _with_index(device: torch.device) -> torch.device:
 def resolve_dtype(dtype: DType, device: torch.device) -> torch.dtype:
     """The torch dtype of a setting.
 
-    `"auto"` means bfloat16 on cuda, float16 on GPUs that are too old for that, and float32 on other devices.
+    `"auto"` means bfloat16 on cuda, float16 on GPUs that are too old for bfloat16, and float32 on other
+    devices.
 
     Raises:
         ConfigError: the GPU has no bfloat16.
@@ -78,10 +79,10 @@ def resolve_dtype(dtype: DType, device: torch.device) -> torch.dtype:
 def check_exactness(device: torch.device, dtype: torch.dtype) -> None:
     """Refuse modes of PyTorch in which an engine could not give the tokens that it promises.
 
-    Such a mode is the whole process's, and the user's. So an engine does not change it.
+    Such a mode applies to the whole process, and the user has chosen it. So an engine does not change it.
 
     Args:
-        device, dtype: the engine's.
+        device, dtype: the device and dtype of the engine.
 
     Raises:
         ConfigError: float32 products are rounded to fewer digits, or PyTorch would refuse to sample.
@@ -91,7 +92,7 @@ def check_exactness(device: torch.device, dtype: torch.dtype) -> None:
         rounding = torch.backends.cuda.matmul.fp32_precision
     elif device.type == "cpu":
         rounding = torch.backends.mkldnn.matmul.fp32_precision  # pyright: ignore[reportAttributeAccessIssue]
-    # PyTorch sets tf32 for GPUs and CPUs together; processors have none.
+    # PyTorch sets tf32 for GPUs and CPUs together, but CPUs have no tf32. So on a CPU it does not matter.
     if dtype == torch.float32 and rounding in (("tf32",) if device.type == "cuda" else ("bf16",)):
         raise ConfigError(
             f"PyTorch is set to round float32 products to {rounding}, so that greedy tokens could be others "

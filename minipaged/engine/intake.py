@@ -1,4 +1,4 @@
-"""RequestIntake: whether a request can be served, decided when it is added."""
+"""RequestIntake: decides whether a request can be served, when the request is added."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def _salt(salt: object) -> str | None:
         return None
     if not isinstance(salt, str):
         raise PromptError(f"cache_salt must be a non-empty string, not {salt!r:.80}")
-    cache_salt_keys(salt)  # refuses a salt that cannot be hashed now, not in the middle of a step
+    cache_salt_keys(salt)  # a salt that cannot be hashed raises here, and not later in the middle of a step
     return salt
 
 
@@ -229,7 +229,11 @@ def check_priority(priority: object) -> int:
 
 
 def _refuse_hidden_stops(stops: Sequence[str], tokenizer: Tokenizer) -> None:
-    """A special token alone is a stop token; within a longer string it could not be found."""
+    """Refuse stop strings that contain a special token and other text.
+
+    A stop string that is exactly a special token ends the output at that token. But a longer string would
+    never be found, because the text does not contain special tokens.
+    """
     for stop in stops:
         hidden = next((name for name in tokenizer.special_token_ids if name in stop), None)
         if hidden is not None and stop not in tokenizer.special_token_ids:

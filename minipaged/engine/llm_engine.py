@@ -49,22 +49,23 @@ RequestProcessor = OutputProcessor | BeamProcessor
 class LLMEngine:
     """Serves requests step by step; `LLM` wraps it for offline use.
 
-    One thread at a time may call it; `stats` and the like, which only look, are free to all. While one thread
-    is inside, calls from other threads raise `EngineBusyError`, and change nothing.
+    One thread at a time may call its methods. Only `stats`, `has_unfinished_requests` and
+    `unfinished_request_ids` may be called by any thread at any time. While one thread is inside another
+    method, calls from other threads raise `EngineBusyError`, and change nothing.
 
     Args:
         config: the settings.
-        model: a loaded model to use instead of `config.model`. Several engines may share one, since an
+        model: a loaded model to use instead of `config.model`. Several engines may share a model, since an
             engine never changes it.
-        observer: is told each event of the engine, in order; see `minipaged/events/`. Without one, a step
-            costs nothing more.
+        observer: called with each event of the engine, in order; see `minipaged/events/`. Without an
+            observer, a step has no additional cost.
         progress: whether to show progress bars while a model is fetched and loaded.
 
     Raises:
         ConfigError: the settings contradict each other, or the pool is too small for one request.
         ModelNotFoundError, UnsupportedModelError, WeightsError: the model cannot be loaded.
-        ForkedProcessError: the process was forked from one that has made an engine. (Also from the calls of
-            an engine that was made before the fork.)
+        ForkedProcessError: the process was forked from one that has made an engine. The methods of an
+            engine that was made before the fork raise it too.
     """
 
     def __init__(
@@ -126,12 +127,12 @@ class LLMEngine:
 
     @property
     def max_model_len(self) -> int:
-        """Longest prompt plus output of one request, in tokens."""
+        """The most tokens of one request, prompt and output together."""
         return self.memory_plan.max_model_len
 
     @property
     def sampling_defaults(self) -> SamplingDefaults:
-        """How a request without parameters is sampled, from the model's files; empty if they say nothing."""
+        """The model's own sampling values, for requests without parameters; empty if there are none."""
         uses_models = self.config.generation_config == "auto"
         return self.model.config.sampling_defaults if uses_models else SamplingDefaults()
 
@@ -217,9 +218,9 @@ class LLMEngine:
 
     @by_one_thread
     def advance(self) -> list[RequestProcessor]:
-        """Compute one step like `step`, but return processors, which can make the outputs.
+        """Compute one step like `step`, but return processors. Their `build` methods make the outputs.
 
-        A caller that needs only finished outputs, or only new tokens, avoids copying the rest.
+        So a caller that needs only finished outputs, or only new tokens, need not copy the rest.
         """
         if not self._requests:
             return []
@@ -243,7 +244,7 @@ class LLMEngine:
     def _recover(self) -> None:
         """Undo a step that failed, or that Ctrl-C interrupted at any point, without losing a request.
 
-        If the bookkeeping is inconsistent even so, all requests are dropped.
+        If the bookkeeping is still inconsistent after that, all requests are dropped.
         """
         try:
             self.scheduler.rollback(self._requests.values())

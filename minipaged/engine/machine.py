@@ -1,4 +1,4 @@
-"""How much of this machine's memory and CPUs the process may use, with the limits of its control groups."""
+"""How much of this machine's memory and CPUs the process may use, within the limits of its control groups."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def usable_memory() -> Memory:
 def gpu_memory(device: torch.device) -> Memory:
     """The memory of a CUDA device.
 
-    PyTorch keeps the memory of tensors that are gone, such as those of an engine that was deleted. The driver
-    counts it as used, so it is given back first.
+    PyTorch keeps the memory of deleted tensors, such as those of a deleted engine. The driver counts this
+    memory as used, so this function first gives it back to the driver.
     """
-    gc.collect()  # a deleted engine may still be there, in a circle of references
+    gc.collect()  # a deleted engine may still exist, in a cycle of references
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
     return Memory(total, free)
 
 
 def usable_cpus() -> int:
-    """CPUs that the process may use at once: those that it is bound to, up to its quota."""
+    """How many CPUs the process may use at once: those in its affinity mask, but at most its quota."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = group_limits().cpus
     return bound if quota is None else max(1, min(bound, math.ceil(quota)))

@@ -33,7 +33,7 @@ class MemoryPlan:
     """How an engine uses its memory.
 
     Attributes:
-        num_blocks: blocks in the pool, the null block included. A contiguous cache has
+        num_blocks: blocks in the pool, including the null block. A contiguous cache has
             `num_blocks * block_size` slots. Without a cache it is 0.
         block_size: tokens per block.
         max_model_len: the longest prompt plus output of one request, in tokens.
@@ -79,8 +79,9 @@ def plan_memory(
             on a CUDA device, and only if the settings do not give the size of the cache.
 
     Raises:
-        ConfigError: the pool cannot hold one request of `max_model_len` (the message gives the longest that
-            fits), or, without chunked prefill, the token budget of a step cannot.
+        ConfigError: the pool cannot hold one request of `max_model_len` tokens (the message gives the
+            greatest length that fits). Or, without chunked prefill, such a request exceeds the token
+            budget of a step.
     """
     shape = KVShape(model.num_layers, model.num_kv_heads, model.head_dim, dtype.itemsize)
     size = (config.parts or Parts()).bytes_per_token(shape) * config.block_size
@@ -101,10 +102,10 @@ def plan_memory(
 
 
 def check_before_loading(config: EngineConfig, model: ModelConfig, dtype: torch.dtype) -> None:
-    """Refuse, before there are weights, what `plan_memory` would refuse however much memory is free.
+    """Before weights are loaded, refuse settings that `plan_memory` would refuse even with unlimited memory.
 
     Args:
-        config, model, dtype: as there.
+        config, model, dtype: as in `plan_memory`.
 
     Raises:
         ConfigError: as in `plan_memory`.
@@ -128,7 +129,7 @@ def make_region_allocator(config: EngineConfig, num_blocks: int) -> RegionAlloca
 
 
 def _settled_num_blocks(config: EngineConfig, shape: KVShape) -> int | None:
-    """The pool, where the settings say how large it is."""
+    """The number of blocks, if the settings alone determine it; otherwise `None`."""
     if config.kv_layout == "none":
         return 0
     if config.num_blocks is not None or config.kv_cache_memory_bytes is None:
@@ -190,14 +191,14 @@ def _num_cpu_blocks(config: EngineConfig, num_blocks: int) -> int | None:
 def _free_bytes(config: EngineConfig, device: torch.device, step_bytes: Callable[[], int]) -> int:
     if device.type == "cuda":
         for_steps = step_bytes()
-        memory = gpu_memory(device)  # last: memory that `step_bytes` keeps counts as used
+        memory = gpu_memory(device)  # read last, so that memory that `step_bytes` keeps counts as used
         used = memory.total - memory.free
         return max(0, int(memory.total * config.gpu_memory_utilization) - used - for_steps)
     return int(usable_memory().free * CPU_MEMORY_SHARE)
 
 
 def _most_useful_blocks(config: EngineConfig, model: ModelConfig) -> int:
-    """Blocks for `max_num_seqs` sequences of the greatest length, and the null block."""
+    """The number of blocks for `max_num_seqs` sequences of the greatest length, plus the null block."""
     longest = model.max_position_embeddings
     if isinstance(config.max_model_len, int) and config.max_model_len > 0:
         longest = min(longest, config.max_model_len)

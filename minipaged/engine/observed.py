@@ -1,4 +1,4 @@
-"""The processors of an engine that is observed: they tell which tokens were sampled. And its first event."""
+"""For engines with an observer: processors that report sampled tokens, and the engine's first event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minipaged.stages import NUM_STAGES
 
 
 class ObservedOutputProcessor(OutputProcessor, Observed):
-    """An `OutputProcessor` that tells what it does."""
+    """An `OutputProcessor` that tells an observer what it does."""
 
     def _append(self, seq: Sequence, sampled: SampledToken) -> None:
         sample = self._sample(seq)
@@ -30,7 +30,7 @@ class ObservedOutputProcessor(OutputProcessor, Observed):
 
 
 class ObservedBeamProcessor(BeamProcessor, Observed):
-    """A `BeamProcessor` that tells what it does."""
+    """A `BeamProcessor` that tells an observer what it does."""
 
     def _follow(self, survivors: list[Survivor]) -> None:
         super()._follow(survivors)
@@ -40,7 +40,7 @@ class ObservedBeamProcessor(BeamProcessor, Observed):
 
 
 def _stage_of(config: EngineConfig) -> int | None:
-    """The stage of the course whose settings these are, apart from sizes; `None` if they are a mixture."""
+    """The stage of the course that has these settings, apart from sizes; `None` if no stage has them."""
     names = ("kv_layout", "fork_mode", "batching", "preemption_mode", "caches_prefixes")
     stages = {stage: EngineConfig.at_stage(stage) for stage in range(1, NUM_STAGES + 1)}
     alike = [
@@ -48,13 +48,13 @@ def _stage_of(config: EngineConfig) -> int | None:
         for number, stage in stages.items()
         if all(getattr(stage, name) == getattr(config, name) for name in names)
     ]
-    # Stages 4 and 5 differ in the attention alone.
+    # Stages 4 and 5 differ only in the attention.
     same_attention = [each for each in alike if stages[each].attention_backend == config.attention_backend]
     return next(iter([*same_attention, *reversed(alike)]), None)
 
 
 def engine_started(config: EngineConfig, plan: MemoryPlan) -> EngineStarted:
-    """The first event of an engine: its settings, and the sizes that came of them."""
+    """The first event of an engine: its settings, and the sizes that follow from them."""
     return EngineStarted(
         model=config.model_name,
         stage=_stage_of(config),

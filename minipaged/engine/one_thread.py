@@ -73,10 +73,10 @@ _R = TypeVar("_R")
 
 
 def by_one_thread(method: Callable[Concatenate[_E, _P], _R]) -> Callable[Concatenate[_E, _P], _R]:
-    """Decorator: while one thread is in the method, other threads cannot call such methods of this engine.
+    """Decorator for methods of an engine: only one thread at a time can be in any of them.
 
-    The thread itself can, since code that a step calls may call the engine. Ctrl-C or an exception at any
-    point does not leave the engine in use.
+    That thread can call further decorated methods, since code that a step calls may call the engine. After
+    Ctrl-C or an exception at any point, the engine is free for other threads again.
     """
 
     @functools.wraps(method)
@@ -91,23 +91,25 @@ def by_one_thread(method: Callable[Concatenate[_E, _P], _R]) -> Callable[Concate
             finally:
                 one_thread.leave()
         finally:
-            one_thread.leave()  # Ctrl-C may have come just before the first line
+            one_thread.leave()  # Ctrl-C may have come just before the `leave` above
 
     return alone
 
 
 @functools.cache
 def _process_of_the_first_engine() -> int:
-    """The id of the process that first called this function. A process that is forked from it keeps the
-    id."""
+    """The id of the process that first called this function.
+
+    The result is cached. So a process that is forked from the first one also gets the id of the first one.
+    """
     return os.getpid()
 
 
 def _refuse_to_wait_for_lost_threads() -> None:
-    """Make PyTorch compute with one thread in a forked process.
+    """In a forked process, refuse to compute with more than one thread.
 
     A fork copies only the calling thread. But OpenMP still gives the other threads their part of the work,
-    and waits for them for ever. With one thread it does not wait.
+    and waits for these threads for ever. With one thread, it does not wait.
     """
     if torch.get_num_threads() > 1:
         raise ForkedProcessError(

@@ -1,7 +1,8 @@
-"""OutputProcessor: from a request's sampled tokens to its texts, and to its end.
+"""OutputProcessor: turns a request's sampled tokens into texts, and ends its samples.
 
-This module decides whether a sample has ended, because stop strings can only be found in its text. When the
-prompt is computed, it forks the other samples. When a sample ends, it frees the sample's blocks.
+This module decides whether a sample has ended, because stop strings can only be found in the sample's text.
+When the prompt is computed, this module forks the other samples. When a sample ends, it frees the sample's
+blocks.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class OutputProcessor:
         self._finished_time: float | None = None
 
     def take(self, result: SequenceResult) -> int | None:
-        """Process a step's result for one of the request's sequences. Its tokens are computed.
+        """Process a step's result for one of the request's sequences.
+
+        The step's tokens are already counted as computed.
 
         Returns:
             The number of new output tokens; `None` in the middle of a prompt.
@@ -139,7 +142,7 @@ class OutputProcessor:
             self._finish(seq, "length", None)
 
     def _end_at(self, seq: Sequence, sample: _SampleOutput, token_id: int) -> None:
-        """End a sequence with a token that ends the output, whatever its text."""
+        """End a sequence at a token of `_end_ids`. Such a token ends the output, whatever text it has."""
         params = self.request.params
         is_end = token_id in self._model.config.eos_token_ids and not params.ignore_eos
         if is_end or token_id in params.stop_ids:
@@ -168,7 +171,7 @@ class OutputProcessor:
     def _add_prompt_logprobs(self, found: tuple[TokenLogprobs, ...], first: int) -> None:
         """Add the log-probabilities of the prompt tokens from position `first` on.
 
-        Those that are already known are skipped, since a preempted prompt is computed again.
+        Values that are already known are skipped, since a preempted prompt is computed again.
         """
         for logprobs in found[len(self._prompt_logprobs) - first :]:
             self._prompt_logprobs.append(decode_logprobs(logprobs, self._decode))
@@ -222,7 +225,7 @@ class OutputProcessor:
         seq.finish_reason = reason
         sample = self._sample(seq)
         sample.stop_reason = stop_reason
-        # Text that was held back belongs to the output. After a stop string there is none.
+        # Text that was held back belongs to the output. After a stop string, no text is held back.
         self._flush(sample)
         if self.request.is_finished:
             self._finished_time = time.monotonic()
@@ -243,7 +246,7 @@ class OutputProcessor:
 
 
 def _hidden_stops(params: SamplingParams, tokenizer: Tokenizer | None) -> Mapping[int, str]:
-    """The stop strings that are special tokens which do not show, by the tokens' ids."""
+    """By token id, the stop strings that are special tokens and so do not appear in the text."""
     if tokenizer is None or not params.skip_special_tokens:
         return {}
     special = tokenizer.special_token_ids

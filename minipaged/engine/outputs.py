@@ -9,7 +9,7 @@ from minipaged.kv.block_usage import BlockUsage
 from minipaged.sampling.logprobs import Logprob
 
 PositionLogprobs = dict[int, Logprob]
-"""For one position: the log-probabilities of the chosen token and of the likeliest ones, by token id."""
+"""For one position: the log-probabilities of the chosen token and of the likeliest tokens, by token id."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CompletionOutput:
         token_ids: the output's tokens, including those of a stop string or an end-of-sequence token.
         finish_reason: `"stop"`, `"length"` or `"abort"`; `None` while it runs.
         stop_reason: the stop string or stop token id that ended it; `None` for an end-of-sequence token.
-            If an error ended the request: what went wrong.
+            If an error ended the request, a text that says what went wrong.
         cumulative_logprob: the sum of the output tokens' log-probabilities. Samples have it only if
             `logprobs` was asked for; hypotheses always have it.
         logprobs: one entry for each output token, if asked for.
@@ -63,7 +63,7 @@ class RequestOutput:
         prompt_logprobs: one entry for each prompt token, if asked for. The first is `None`, since no
             position predicts the first token.
         metrics: when the request arrived, got its first token, and finished.
-        block_usage: the blocks that the request held, and what sharing among its sequences saved.
+        block_usage: how many blocks the request held, and what share its sequences saved by sharing.
     """
 
     request_id: str
@@ -83,13 +83,14 @@ class BeamSearchSequence:
     """One hypothesis of a beam search.
 
     Attributes:
-        tokens: the prompt and the output, as in vLLM; with the end-of-sequence token, if there is one.
+        tokens: the tokens of the prompt and the output, as in vLLM. They include the end-of-sequence token,
+            if there is one.
         text: `tokens` as text, without special tokens; empty for a model without a tokenizer.
         cum_logprob: the sum of the output tokens' log-probabilities.
         score: the number by which hypotheses are ranked; see `BeamSearchParams`.
         finish_reason: `"stop"` after an end-of-sequence token, `"abort"` after an error, otherwise
             `"length"`.
-        stop_reason: after an error, what went wrong.
+        stop_reason: after an error, a text that says what went wrong.
     """
 
     tokens: list[int]
@@ -108,7 +109,7 @@ class BeamSearchOutput:
         sequences: the `beam_width` hypotheses, best first.
         prompt_token_ids: the prompt's tokens. Each of `sequences` begins with them.
         num_preemptions: how often the search lost its blocks.
-        block_usage: the blocks that the search held and copied, and what sharing saved.
+        block_usage: how many blocks the search held and copied, and what share it saved by sharing.
         metrics: when the request arrived, took its first search step, and finished.
     """
 

@@ -10,7 +10,7 @@ class EngineStats:
     """An engine's state, and its counts since it was created. Names follow vLLM's metrics.
 
     Attributes:
-        num_blocks: blocks in the pool, the null block included. For a contiguous cache, its slots divided
+        num_blocks: blocks in the pool, including the null block. For a contiguous cache, its slots divided
             by the block size; 0 without a cache.
         num_free_blocks: blocks that can be handed out, including cached ones. For a contiguous cache, its
             free slots divided by the block size.
@@ -23,8 +23,8 @@ class EngineStats:
         num_swapped_blocks: blocks that were swapped out to CPU memory.
         num_copied_blocks: blocks copied because they were shared when written. With `fork_mode="copy"`,
             all blocks copied for forks.
-        sharing_saving: the share of blocks that sharing saved: 1 - distinct blocks / block table entries,
-            each summed over the steps. Samples, beams and shared prefixes all count.
+        sharing_saving: the share of blocks that sharing saved: 1 - distinct blocks / block table entries.
+            Both numbers are summed over the steps. Samples, beams and cached prefixes all share.
         prefix_cache_queries: tokens looked up in the prefix cache when requests were first admitted.
         prefix_cache_hits: tokens found in the prefix cache by these lookups.
         prompt_tokens: prompt tokens of all admitted requests.

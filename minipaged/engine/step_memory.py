@@ -1,7 +1,7 @@
-"""Measuring how much GPU memory a step needs in addition to weights and KV cache, by running one.
+"""Measuring how much GPU memory a step needs in addition to weights and KV cache, by running a step.
 
 The KV cache gets the rest of `gpu_memory_utilization` after the weights and the largest step. vLLM measures
-it in the same way (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py).
+the step in the same way (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import SamplingRow, sample
 
 BYTES_PER_GRAPH = 8 * 2**20
-"""Reserved for each CUDA graph: for the driver's own memory, and for the partial results of split decodes."""
+"""Bytes reserved for each CUDA graph: the driver's own memory, and the partial results of split decodes."""
 
 PeakBytes = Callable[[Callable[[], None]], int]
 """Runs a function, and returns its peak memory on the device, in bytes."""
@@ -34,8 +34,8 @@ def step_bytes(
 ) -> int:
     """The bytes that steps need in addition to weights and KV cache.
 
-    The largest step uses the whole token budget and samples for all sequences. Captured decode steps have
-    a separate memory pool, whose size is the need of the largest of them.
+    The largest step uses the whole token budget and samples for all sequences. Captured decode steps share
+    a separate memory pool, which is as large as the largest of them needs.
 
     Args:
         decoder: the loaded model.
@@ -71,9 +71,10 @@ def run_step(decoder: Decoder, num_tokens: int, num_rows: int) -> None:
 
 
 def run_captured_step(decoder: Decoder, num_tokens: int) -> None:
-    """Run a forward pass on another stream, as a capture does: there cuBLAS has one more workspace.
+    """Run a forward pass on another stream, as a capture does. cuBLAS allocates a workspace for this stream.
 
-    The workspace stays. It is not the one of the captures, which takes the same memory once more.
+    This workspace is not freed. It is not the workspace of the captures: cuBLAS allocates another one of the
+    same size for their stream.
     """
     with on_side_stream(decoder.device):
         run_step(decoder, num_tokens, 0)

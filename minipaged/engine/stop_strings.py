@@ -38,7 +38,7 @@ class StopChecker:
     def __init__(self, stop: tuple[str, ...], include: bool = False) -> None:
         self._stop = sorted(stop, key=len, reverse=True)
         self._include = include
-        self._held = ""  # the longest end of the text with which some stop string begins
+        self._held = ""  # the longest end of the text that is the beginning of a stop string
         self._match: str | None = None
 
     def feed(self, delta: str, active: bool = True) -> Checked:
@@ -47,7 +47,7 @@ class StopChecker:
         Args:
             delta: the piece; may be empty.
             active: whether a stop string that ends in this piece counts. It is `False` while there are
-                fewer than `min_tokens` tokens; then such a stop string passes through as plain text. A
+                fewer than `min_tokens` tokens. Then such a stop string passes through as plain text. A
                 stop string that begins in an inactive piece and ends in an active one counts. It is cut
                 off as a whole, since its beginning was held back.
 
@@ -72,12 +72,12 @@ class StopChecker:
         return Checked("".join(shown), self._match)
 
     def flush(self) -> str:
-        """Return the text that was held back. The output has ended, so it begins no stop string."""
+        """Return the text that was held back. The output has ended, so it cannot become a stop string."""
         held, self._held = self._held, ""
         return held
 
     def _beginning(self, text: str) -> str:
-        """The longest end of `text` with which a longer stop string begins."""
+        """The longest end of `text` that is the beginning of a longer stop string."""
         for start in range(len(text)):
             end = text[start:]
             if any(string.startswith(end) and string != end for string in self._stop):

@@ -13,8 +13,8 @@ from minipaged.cpu.compiler.thread_limit import at_most_threads
 from minipaged.engine.machine import usable_cpus
 
 SMALL_MODEL = 10_000_000
-"""Parameters of the largest model that uses one thread. A layer of such a model ends before a second thread
-has helped much. And if other programs keep the CPUs busy, waiting for that thread makes a step many times
+"""A model with fewer parameters uses one thread. Each layer of such a model ends before a second thread has
+helped much. And if other programs keep the CPUs busy, waiting for the second thread makes a step many times
 slower."""
 
 
@@ -27,8 +27,8 @@ def threads_worth(decoder: nn.Module) -> int:
 def num_threads(decoder: nn.Module) -> int:
     """How many threads an engine with this model computes with.
 
-    It is `threads_worth`, but at most the number that PyTorch has. A number that the user gave is not
-    changed.
+    It is `threads_worth`, but at most PyTorch's number of threads. If the user has set PyTorch's number, the
+    engine uses that number.
     """
     with at_most_threads(threads_worth(decoder)):
         return torch.get_num_threads()

@@ -1,5 +1,5 @@
-"""The language model in plain PyTorch: `decoder`, `layer`, `leaves`, `rope`, `config`; and its `tokenizer`.
+"""The language model in plain PyTorch: `decoder`, `layer`, `rope`, `config`, and its `tokenizer`.
 
-`likeness` says whether a decoder is what these modules describe, for what would compute it in another way.
-`tiny/` is the model that comes with the package.
+`likeness` checks whether a decoder still computes what these modules describe. Code that would replace the
+decoder by a faster one asks it first. `tiny/` is the model that comes with the package.
 """

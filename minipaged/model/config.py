@@ -1,9 +1,10 @@
-"""The shape of a model, as one small value.
+"""The shape of a model, as one small object.
 
 Hugging Face configurations of different architectures name the same thing differently, leave things out, and
-allow much that the decoder does not compute. `ModelConfig` holds what the decoder needs, where a text ends,
-how the model is to be sampled, and nothing else. A feature that it cannot express is refused here, by name,
-before any weight is read. Without the feature, a model would still run, but give plausible nonsense.
+allow much that the decoder does not compute. `ModelConfig` holds what the decoder needs, the tokens that end
+a text, the sampling values of the model's files, and nothing else. A feature that it cannot express is
+refused here, by name, before any weight is read. Without the feature, a model would still run, but give
+plausible nonsense.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ class RopeConfig:
 
     Attributes:
         theta: base of the geometric series of wavelengths.
-        scaling: how the frequencies are changed to reach beyond the trained length: not at all;
-            `linear`, all divided by `factor`; `llama3`, only the slow ones divided (the four numbers
-            below); `divisors`, each divided by its own number, as GGUF files store `llama3`.
-        divisors: head_dim / 2 numbers, for `divisors` alone.
+        scaling: how the frequencies are changed to reach beyond the trained length. `default` does not
+            change them. `linear` divides all of them by `factor`. `llama3` divides only the slow ones, by
+            a rule that uses the next four fields. `divisors` divides each by its own number; GGUF files
+            store `llama3` scaling in this form.
+        divisors: the head_dim / 2 numbers that the scaling `divisors` needs.
     """
 
     theta: float = 10_000.0
@@ -53,19 +55,19 @@ class RopeConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The shape of one decoder. Sizes count elements; names follow Hugging Face's where it has one.
+    """The shape of one decoder. Sizes are numbers of elements. Names follow Hugging Face's names.
 
     Attributes:
         num_layers: decoder layers.
         num_heads: query heads. Each KV head serves num_heads / num_kv_heads of them.
-        max_position_embeddings: longest sequence that the model was made for, in tokens.
+        max_position_embeddings: the longest sequence that the model was made for, in tokens.
         qkv_bias, o_bias: whether the projections into and out of attention add a bias.
         qk_norm: whether each head's query and key are RMS-normalised before RoPE (Qwen3).
         eos_token_ids: tokens that end a text; may be empty.
         sampling_defaults: the sampling parameters that the model's files give.
 
     Raises:
-        UnsupportedModelError: sizes that do not go together.
+        UnsupportedModelError: a number is out of range, or two sizes do not fit together.
     """
 
     architecture: Architecture
@@ -124,7 +126,7 @@ def token_ids(value: object) -> tuple[int, ...]:
     """One token id, several or none, as configuration files write them, without repetition.
 
     Raises:
-        UnsupportedModelError: anything else.
+        UnsupportedModelError: the value is anything else.
     """
     if value is None:
         return ()

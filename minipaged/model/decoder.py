@@ -1,9 +1,9 @@
 """One decoder for the Llama family, written to be read.
 
 A step is *ragged*: the tokens of all its sequences lie one after the other in one row of length T,
-with no padding, and `positions` says where each stands in its own sequence. Everything but attention
-works on each token alone, so it needs to know nothing of sequences. Attention is handed in from
-outside as a function: it alone knows where the keys and values of earlier tokens are kept.
+with no padding, and `positions` gives each token's position in its own sequence. Every operation except
+attention works on each token alone, so it needs no information about sequences. Attention is a function
+that the caller passes in. Only this function knows where the keys and values of earlier tokens are stored.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from minipaged.model.rope import RotaryEmbedding
 AttendFn = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer index, q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, D]) -> [T, Hq, D].
 
-q and k are normed and rotated; the scores are not yet scaled: that (by D ** -0.5), the causal mask
-and the storing of k and v are the function's. All three are views into wider tensors: their last two
+q and k are already normed (if the model does this) and rotated. The function stores k and v, scales the
+scores by D ** -0.5, and applies the causal mask. q, k and v are views into wider tensors: their last two
 dimensions are contiguous, their first is strided.
 """
 
 
 class Decoder(nn.Module):
-    """Token ids and positions in, hidden states and logits out.
+    """Computes hidden states and logits from token ids and positions.
 
     Args:
         config: the model's shape.
         dtype: the dtype of weights and activations.
         device: where the weights live.
 
-    The weights are uninitialised until something fills `weight_views()`.
+    The weights are uninitialised until a loader fills `weight_views()`.
     """
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
@@ -43,11 +43,11 @@ class Decoder(nn.Module):
         self.config = config
         self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, dtype=dtype, device=device)
         layers = nn.ModuleList(Layer(config, dtype, device) for _ in range(config.num_layers))
-        self.layers = cast(list[Layer], layers)  # a ModuleList does not say of what
+        self.layers = cast(list[Layer], layers)  # a ModuleList does not give the type of its elements
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype, device=device)
         self.rotary = RotaryEmbedding(config.rope, config.head_dim, device)
         if config.tie_word_embeddings:
-            # The same memory read both ways: a token's row is its input and scores it as an output.
+            # Both use the same memory. A token's row is its embedding, and also the weights of its logit.
             self.lm_head = Linear(self.embed_tokens.weight)
         else:
             self.lm_head = Linear.empty(
@@ -69,7 +69,7 @@ class Decoder(nn.Module):
 
         Args:
             token_ids: [T] int64, each in [0, vocab_size).
-            positions: [T] int64, each token's place in its own sequence, from 0.
+            positions: [T] int64, each token's position in its own sequence, from 0.
             attend: called once for each layer, in order; see `AttendFn`.
 
         Returns:
@@ -88,16 +88,17 @@ class Decoder(nn.Module):
             token_ids, positions: as in `forward`.
 
         Returns:
-            hidden [T, hidden], the tokens' word embeddings; cos and sin [T, 1, D / 2], of their angles.
+            hidden [T, hidden], the tokens' word embeddings; cos and sin [T, 1, D / 2], of the angles by
+            which the tokens' queries and keys are rotated.
         """
         hidden = self.embed_tokens(token_ids)  # [T, hidden]
         return hidden, *self.rotary(positions, hidden.dtype)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Scores every token of the vocabulary for the given rows alone.
+        """Scores every token of the vocabulary, for the given rows only.
 
-        Only rows that sample need this, and it is a large product (hidden × vocab_size per row), so
-        the caller picks those rows first.
+        Only rows that sample need logits. The product is large (hidden × vocab_size per row), so the
+        caller picks these rows first.
 
         Args:
             hidden: [R, hidden], rows of `forward`'s result.
@@ -108,7 +109,7 @@ class Decoder(nn.Module):
         return self.lm_head(hidden).to(torch.float32)
 
     def weight_views(self) -> dict[str, Tensor]:
-        """For each Hugging Face tensor name, the view that it fills.
+        """For each Hugging Face tensor name, the view that this tensor must be copied into.
 
         The views share memory with the (partly fused) parameters, so a loader can copy each tensor
         straight to its place. Together they cover every parameter exactly once.

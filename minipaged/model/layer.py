@@ -1,4 +1,4 @@
-"""One layer of the decoder, in two halves: attention itself lies between, and is not the model's."""
+"""One layer of the decoder, in two halves. Attention itself runs between them, outside of the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minipaged.model.rope import rotate
 
 
 class Embedding(nn.Module):
-    """A row of numbers for each token of the vocabulary."""
+    """A vector for each token of the vocabulary."""
 
     def __init__(self, num_rows: int, size: int, *, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Embedding(nn.Module):
 
 
 class Linear(nn.Module):
-    """y = x Wᵀ + b. Every projection of the decoder goes through here."""
+    """y = x Wᵀ + b. All projections of the decoder use this class."""
 
     def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None = None) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Linear(nn.Module):
     def empty(
         cls, in_features: int, out_features: int, *, bias: bool, dtype: torch.dtype, device: torch.device
     ) -> Linear:
-        """One with uninitialised weights of its own."""
+        """A projection with uninitialised weights of its own."""
         return cls(
             empty_parameter(out_features, in_features, dtype=dtype, device=device),
             empty_parameter(out_features, dtype=dtype, device=device) if bias else None,
@@ -49,7 +49,7 @@ class Linear(nn.Module):
 class RMSNorm(nn.Module):
     """Scales the last dimension to a root mean square of 1 (Zhang and Sennrich, arXiv 1910.07467).
 
-    The result is in the dtype of the input; the mean is taken in float32.
+    The mean is computed in float32. The result has the dtype of the input.
     """
 
     def __init__(self, size: int, eps: float, *, dtype: torch.dtype, device: torch.device) -> None:
@@ -69,7 +69,7 @@ def empty_parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn
 
 
 class SelfAttention(nn.Module):
-    """Projections around attention: hidden -> q, k, v -> (norm, rotate), and attended -> hidden."""
+    """The projections before and after attention: hidden -> q, k, v (normed, rotated); attended -> hidden."""
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
@@ -78,8 +78,8 @@ class SelfAttention(nn.Module):
         self.head_dim = config.head_dim
         self.q_size = config.num_heads * config.head_dim
         self.kv_size = config.num_kv_heads * config.head_dim
-        # One product instead of three: a step of few tokens is bound by reading weights and by
-        # the overhead of each call, not by arithmetic.
+        # One product is faster than three: a step with few tokens spends its time on reading weights and
+        # on the overhead of each call, not on arithmetic.
         self.qkv_proj = Linear.empty(
             config.hidden_size,
             self.q_size + 2 * self.kv_size,
@@ -97,7 +97,7 @@ class SelfAttention(nn.Module):
             self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps, dtype=dtype, device=device)
 
     def heads(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """[T, hidden] -> q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, D]; q and k normed and rotated."""
+        """[T, hidden] -> q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, D]; q and k are normed and rotated."""
         heads = self.qkv_proj(hidden).unflatten(-1, (-1, self.head_dim))  # [T, Hq + 2 Hkv, D]
         num_heads, num_rotated = self.num_heads, self.num_heads + self.num_kv_heads
         v = heads[:, num_rotated:]  # [T, Hkv, D]
@@ -108,7 +108,7 @@ class SelfAttention(nn.Module):
         return qk[:, :num_heads], qk[:, num_heads:], v
 
     def weight_views(self, prefix: str) -> dict[str, Tensor]:
-        """Views by Hugging Face name. The rows of the fused weight are q's, then k's, then v's."""
+        """Views of the weights, by Hugging Face name. The fused weight has q's rows, then k's, then v's."""
         sizes = (self.q_size, self.kv_size, self.kv_size)
         names = ("q_proj", "k_proj", "v_proj")
         views = _split_views(self.qkv_proj, sizes, prefix, names)
@@ -134,14 +134,14 @@ class Mlp(nn.Module):
         return self.down_proj(F.silu(gate).mul_(up))
 
     def weight_views(self, prefix: str) -> dict[str, Tensor]:
-        """Views by Hugging Face name. The rows of the fused weight are gate's, then up's."""
+        """Views of the weights, by Hugging Face name. The fused weight has gate's rows, then up's."""
         size = self.gate_up_proj.out_features // 2
         views = _split_views(self.gate_up_proj, (size, size), prefix, ("gate_proj", "up_proj"))
         return views | _split_views(self.down_proj, (self.down_proj.out_features,), prefix, ("down_proj",))
 
 
 class Layer(nn.Module):
-    """Attention and MLP, each normed before and added to what came in."""
+    """Attention and MLP. The input of each is normed first, and its output is added to the unnormed input."""
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Layer(nn.Module):
         """The layer's output, from its input and attention's result.
 
         Args:
-            hidden: [T, hidden], what `before_attention` was given.
+            hidden: [T, hidden], the same as for `before_attention`.
             attended: [T, Hq, D].
 
         Returns:
@@ -178,7 +178,7 @@ class Layer(nn.Module):
         return hidden + self.mlp(self.post_attention_layernorm(hidden))
 
     def weight_views(self, prefix: str) -> dict[str, Tensor]:
-        """Views by Hugging Face name."""
+        """Views of the weights, by Hugging Face name."""
         return {
             f"{prefix}input_layernorm.weight": self.input_layernorm.weight.data,
             f"{prefix}post_attention_layernorm.weight": self.post_attention_layernorm.weight.data,
@@ -190,7 +190,7 @@ class Layer(nn.Module):
 def _split_views(
     linear: Linear, sizes: tuple[int, ...], prefix: str, names: tuple[str, ...]
 ) -> dict[str, Tensor]:
-    """The rows of a (fused) projection by the names of the projections that it is made of."""
+    """For each projection in a (fused) `linear`, views of its rows, by Hugging Face name."""
     parts = linear.weight.data.split(sizes)
     views = {f"{prefix}{name}.weight": part for name, part in zip(names, parts, strict=True)}
     if linear.bias is not None:

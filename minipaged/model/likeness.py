@@ -1,7 +1,7 @@
-"""Whether a decoder is what `minipaged/model/` describes: what it *is*, not only its sizes.
+"""Checks that a decoder computes what `minipaged/model/` describes. Equal sizes are not enough.
 
-A fast decoder does one fixed computation. A decoder may do another, because its parts were exchanged, or
-because the code in `model/` was edited. Such a decoder has to run as it is.
+A fast decoder does one fixed computation. The given decoder may do a different one, because its parts were
+exchanged, or because the code in `model/` was edited. Such a decoder must run as it is, without a fast one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minipaged.model.config import ModelConfig, RopeConfig
 from minipaged.model.decoder import AttendFn, Decoder
 
 Compute = Callable[[Decoder, Tensor, Tensor, AttendFn], Tensor]
-"""(plain decoder, token ids [T], positions [T], attention) -> logits [T, vocab_size], in the fast way."""
+"""(plain decoder, token ids [T], positions [T], attention) -> logits [T, vocab_size], by the fast code."""
 
 
 def other_parts(decoder: Decoder) -> str | None:
@@ -54,7 +54,7 @@ def _attributes(part: nn.Module) -> Mapping[str, object]:
 
 
 def _changed(found: Mapping[str, object], expected: Mapping[str, object]) -> list[str]:
-    """The names that only one of the two has, or whose values differ."""
+    """The names that only one of the two mappings has, or that have different values in them."""
 
     def differs(name: str) -> bool:
         if name not in found or name not in expected:
@@ -74,14 +74,15 @@ def other_results(
     size: int,
     tolerance: float,
 ) -> str | None:
-    """Whether the code in `model/` computes what a fast way does: both compute a small model of a kind.
+    """Whether the code in `model/` and a fast decoder give different results for a small model.
 
     Args:
-        config: the kind.
-        dtype, device: of the small model.
-        compute: the fast way.
-        size: a head's numbers in the small model, and its other sizes.
-        tolerance: how far the results may be apart: the norm of the difference, as a share of the result's.
+        config: the configuration of the real model. The small model has the same features.
+        dtype, device: the dtype and device of the small model.
+        compute: the fast code.
+        size: the head dimension of the small model. Its other sizes are this number or twice this number.
+        tolerance: how far the results may be apart: the norm of their difference, as a share of the norm of
+            the expected result.
 
     Returns:
         What differs, in words; `None` if nothing does.

@@ -1,11 +1,11 @@
 """Rotary position embedding (Su et al., "RoFormer", arXiv 2104.09864).
 
-A head's vector of D numbers is D / 2 pairs; pair i is rotated by the angle position × frequency[i].
-The dot product of a rotated query and a rotated key then depends only on how far apart they stand.
-Because a key's rotation depends on its own position alone, it can be cached after the rotation.
+The D numbers of a head form D / 2 pairs. Pair i is rotated by the angle position × frequency[i].
+The dot product of a rotated query and a rotated key then depends only on the distance of their positions.
+Because a key's rotation depends only on its own position, the key can be cached after the rotation.
 
-Hugging Face pairs element i with element i + D / 2 (the original pairs 2i with 2i + 1; the two
-differ by a permutation of the projection's rows, see `minipaged.loading.gguf_source`).
+Hugging Face pairs element i with element i + D / 2. The paper pairs element 2i with 2i + 1. The two
+differ only by a permutation of the projection's rows; see `minipaged.loading.gguf_source`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
         [head_dim / 2] float32 on the CPU, in radians per position: from 1 down to about 1 / theta,
         then scaled as `rope.scaling` says.
     """
-    # PyTorch's default device may be another.
+    # The device is given, because the user may have changed PyTorch's default device.
     exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device="cpu") / head_dim  # [D / 2]
     base = 1.0 / rope.theta**exponents  # [D / 2]
     if rope.scaling == "linear":
@@ -40,8 +40,9 @@ def frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
 def _llama3(base: Tensor, rope: RopeConfig) -> Tensor:
     """Llama 3.1's scaling: [D / 2] -> [D / 2].
 
-    Pairs that rotate often within the original context carry local order and stay. Pairs that do not even
-    rotate `low_freq_factor` times are divided by `factor`. Frequencies in between are blended.
+    Pairs that rotate often within the original context encode local order, and their frequencies stay. Pairs
+    that rotate fewer than `low_freq_factor` times have their frequencies divided by `factor`. The frequencies
+    in between are blended.
     """
     turns = rope.original_max_position_embeddings * base / (2 * math.pi)  # [D / 2]
     blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)  # [D / 2]
@@ -52,8 +53,8 @@ def _llama3(base: Tensor, rope: RopeConfig) -> Tensor:
 class RotaryEmbedding(nn.Module):
     """The cosines and sines of a step's positions, shared by all layers.
 
-    They are computed for the positions at hand rather than looked up: T × D / 2 cosines cost almost nothing
-    compared with the matrix products, and there is no table whose length could be exceeded.
+    They are computed in each step, and not looked up in a table. T × D / 2 cosines cost almost nothing
+    compared with the matrix products, and a table would have a length that positions could exceed.
     """
 
     frequencies: Tensor

@@ -1,4 +1,4 @@
-"""Text to token ids and back: a thin wrapper of a Hugging Face fast tokenizer, with checks.
+"""Text to token ids and back: a thin wrapper around a Hugging Face fast tokenizer, with checks.
 
 It raises our errors for texts that cannot be encoded, and hides the parts of the Hugging Face interface
 (padding, truncation, batches, tensors) that an engine does not use.
@@ -17,7 +17,7 @@ from tokenizers import decoders
 from minipaged.errors import PromptError, UnsupportedModelError
 
 MOST_TOKENS = 2**32
-"""`tokenizers` uses ids of 32 bits, and raises for larger ones."""
+"""The number of possible ids. `tokenizers` uses ids of 32 bits, and raises an error for larger ids."""
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -36,9 +36,10 @@ class Tokenizer:
     Args:
         backend: turns text into token ids and back. The tokenizer changes it: truncation and padding, which
             its file may ask for, are turned off.
-        load_hf: gives transformers' version of the same tokenizer, which renders conversations. It is called
-            for the first conversation, because importing transformers takes seconds.
-        eos_token_id: the tokenizer's own end-of-text token. The model's configuration may name more.
+        load_hf: returns transformers' version of the same tokenizer, which renders conversations. It is
+            called for the first conversation, because importing transformers takes seconds.
+        eos_token_id: the tokenizer's own end-of-text token. The model's configuration may name more of
+            them.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Tokenizer:
     def chat_template(self) -> str | None:
         """The Jinja template that turns a conversation into a prompt, or `None`."""
         template = self._hf.chat_template
-        if isinstance(template, Mapping):  # several, by name
+        if isinstance(template, Mapping):  # several templates, by name
             template = template.get("default")
         return template or None
 
@@ -84,7 +85,7 @@ class Tokenizer:
 
     @cached_property
     def special_token_ids(self) -> Mapping[str, int]:
-        """The tokens that `decode` skips, by their names."""
+        """Maps the names of the special tokens, which `decode` can skip, to their ids."""
         added = self._backend.get_added_tokens_decoder().items()
         return {token.content: token_id for token_id, token in added if token.special}
 
@@ -92,16 +93,16 @@ class Tokenizer:
     def max_token_chars(self) -> int:
         """The most characters of text that can become one token.
 
-        A text of n characters is therefore at least n / max_token_chars tokens: enough to refuse a huge text
-        without tokenising it. It is `sys.maxsize` if a token may stand for any number of characters.
+        A text of n characters therefore has at least n / max_token_chars tokens. So a huge text can be
+        refused without tokenising it. It is `sys.maxsize` if a token may stand for any number of characters.
         """
         model = self._backend.model
         fuses_unknown = getattr(model, "fuse_unk", False) and not getattr(model, "byte_fallback", False)
         added = self._backend.get_added_tokens_decoder().values()
         if fuses_unknown or any(token.lstrip or token.rstrip for token in added):
             return sys.maxsize
-        # Byte-level vocabularies write a character for each byte of a token, so at least one for each
-        # character.
+        # A byte-level vocabulary writes one character for each byte of a token. So a token's name is at
+        # least as long as its text.
         longest = max((len(token) for token in self._backend.get_vocab(with_added_tokens=True)), default=1)
         # Canonical composition shrinks a text to a quarter at most (U+1F82 decomposes into four).
         return longest if self._backend.normalizer is None else 4 * longest
@@ -117,7 +118,7 @@ class Tokenizer:
         return self._backend.encode(text, add_special_tokens=add_special_tokens).ids
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The text of some token ids. Bytes that are not UTF-8 become U+FFFD; unknown ids nothing.
+        """The text of some token ids. Bytes that are not UTF-8 become U+FFFD. Unknown ids are left out.
 
         Spaces around punctuation are not "cleaned up", so the text only grows when tokens are added.
         """
@@ -125,10 +126,10 @@ class Tokenizer:
         return self._backend.decode(known, skip_special_tokens=skip_special_tokens)
 
     def texts_of_tokens(self, *, skip_special_tokens: bool) -> dict[int, str] | None:
-        """A memory for the texts of single tokens, for callers to look at and to fill.
+        """A dict of the texts of single tokens, which callers read and fill.
 
-        `None` if a token's text depends on the tokens around it. With a byte-level decoder it does not: the
-        bytes of several tokens are the bytes of each, one after the other.
+        The result is `None` if a token's text depends on the tokens around it. With a byte-level decoder it
+        does not: the bytes of several tokens are the bytes of each, one after the other.
         """
         return self._texts[skip_special_tokens] if self._is_byte_level else None
 

@@ -1,4 +1,4 @@
-"""The runner: the tensors of a step, the forward pass, sampling.
+"""The runner: it makes the tensors of a step, runs the forward pass, and samples.
 
 Read the modules in this order: `model_runner` (prepare, forward, sample), `step_batch` (the input of a step),
 `prompt_logprobs` (log-probabilities of prompt tokens). Decode steps can be recorded once and replayed:

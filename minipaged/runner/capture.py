@@ -13,7 +13,7 @@ Replay = Callable[[], None]
 
 
 class Capture(Protocol):
-    """The seam of `CudaGraphCapture`."""
+    """The seam of `CudaGraphCapture`: the interface by which another function can replace it."""
 
     def __call__(self, run: Callable[[], None]) -> Replay:
         """Call `run`, and return a function that repeats it.
@@ -35,19 +35,19 @@ def rerun(run: Callable[[], None]) -> Replay:
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:
-    """Within the block, a CUDA device is the current one. Triton launches its kernels there."""
+    """Within the `with` block, a CUDA device is the current device. Triton launches its kernels there."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def on_side_stream(device: torch.device) -> AbstractContextManager[object]:
-    """Within the block, PyTorch's work is on another stream of a CUDA device, as it is in a capture."""
+    """Within the `with` block, PyTorch's work is on another stream of a CUDA device, as in a capture."""
     return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext()
 
 
 class CudaGraphCapture:
     """Captures CUDA graphs. They share one memory pool, since only one of them runs at a time.
 
-    Capture the largest graph first. The smaller ones then reuse its memory and allocate none. All are
+    Capture the largest graph first. The smaller graphs then reuse its memory and allocate no more. All are
     captured on one stream: cuBLAS allocates a workspace of up to 32 MiB for each stream that it is used on.
 
     Args:
@@ -63,14 +63,14 @@ class CudaGraphCapture:
     def __call__(self, run: Callable[[], None]) -> Replay:
         with on_device(self._device):
             # Run once before the capture: at their first use, kernels are compiled and workspaces
-            # allocated, which a capture does not allow. CUDA wants this run on another stream.
+            # allocated, which a capture does not allow. This run must be on a side stream, too.
             current, side = torch.cuda.current_stream(), self._stream
             side.wait_stream(current)
             with torch.cuda.stream(side):
                 run()
             current.wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            # Without a stream of its own, PyTorch would take one of the device that was captured on first.
+            # Without `stream`, PyTorch would use a stream of the device on which the first capture was made.
             with torch.cuda.graph(graph, pool=self._pool, stream=side):
                 run()
         return graph.replay

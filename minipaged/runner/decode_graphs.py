@@ -28,7 +28,7 @@ STEP = 16
 
 
 def decode_buckets(max_num_seqs: int) -> tuple[int, ...]:
-    """The sizes of captured steps: 1, 2, 4, 8, the multiples of 16 up to `max_num_seqs`, and that number.
+    """The sizes of captured steps: 1, 2, 4, 8, multiples of 16 below `max_num_seqs`, and `max_num_seqs`.
 
     >>> decode_buckets(40)
     (1, 2, 4, 8, 16, 32, 40)
@@ -82,7 +82,7 @@ class DecodeGraphs:
         """The number of rows to which a step is padded; `None` if it must run eagerly."""
         num_rows = len(batch.items)
         if len(batch.token_ids) != num_rows or num_rows > self.buckets[-1]:
-            return None  # not one token for each sequence, or too many
+            return None  # a sequence has several tokens, or there are too many sequences
         return self.buckets[bisect_left(self.buckets, num_rows)]
 
     def run(self, batch: StepBatch, bucket: int, rows: IntArray) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ NO_SLOT = -1
 
 @dataclass(frozen=True)
 class DecodeInputs:
-    """A decode step of B rows, one token each, on the device.
+    """The inputs of a decode step, on the device. The step has B rows of one token each.
 
     Attributes:
         token_ids: int64 `[B]`.
@@ -39,7 +39,7 @@ class DecodeInputs:
 
     @classmethod
     def of_padding(cls, num_rows: int, max_blocks: int, device: torch.device) -> DecodeInputs:
-        """Inputs of padding rows only: these store nothing and attend to nothing.
+        """Inputs that consist of padding rows. Padding rows store nothing and attend to nothing.
 
         Args:
             num_rows: B.
@@ -61,8 +61,8 @@ class DecodeInputs:
     def fill(self, step: Sequence[Tensor]) -> None:
         """Copy the tensors of a step into these.
 
-        A step's block tables may have fewer columns. The remaining columns keep their old values, because
-        no sequence of the step is long enough to read them.
+        A step's block tables may have fewer columns than these. The remaining columns keep their old values.
+        No sequence of the step is long enough to read them.
 
         Args:
             step: one tensor for each field, in the order of the fields.
@@ -114,7 +114,7 @@ def arrays_of(batch: StepBatch, located: Located) -> tuple[IntArray, ...]:
 
 
 def pad_rows(arrays: Sequence[IntArray], num_rows: int) -> list[IntArray]:
-    """A step's arrays, with padding rows after their own.
+    """A step's arrays, each with padding rows added at its end.
 
     Args:
         arrays: one array of n rows for each field of `DecodeInputs`.

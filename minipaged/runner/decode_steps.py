@@ -1,4 +1,4 @@
-"""DecodeSteps: the interface of recorded decode steps, and the choice of one for an engine."""
+"""DecodeSteps: the interface of recorded decode steps, and the choice of an implementation for an engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minipaged.transfer import IntArray
 
 
 class DecodeSteps(Protocol):
-    """Computes decode steps instead of the decoder. The runner asks it first."""
+    """Computes decode steps instead of the decoder. The runner asks `bucket_of` whether it can."""
 
     def bucket_of(self, batch: StepBatch) -> int | None:
         """The number of rows with which a step is computed; `None` if it must be computed eagerly."""
@@ -93,7 +93,7 @@ def _takes_cpu_loops(config: EngineConfig, decoder: Decoder) -> bool:
 
 
 def _may_be_recorded(config: EngineConfig) -> bool:
-    """Whether decode steps may be recorded. A reader's attention is not: each step may do something else."""
+    """Whether decode steps may be recorded. A reader's functions are not, since each call may differ."""
     parts = config.parts or Parts()
     replaced = (parts.attention, parts.write_kv, parts.paged_decode, parts.paged_decode_split)
     return replaced == (None,) * len(replaced) and config.kv_layout == "paged" and not config.enforce_eager

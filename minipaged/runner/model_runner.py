@@ -1,4 +1,4 @@
-"""ModelRunner: the tensors of a step, the forward pass, sampling."""
+"""ModelRunner: makes the tensors of a step, runs the forward pass, and samples."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from minipaged.scheduler.scheduler_output import ScheduledSequence, SchedulerOut
 from minipaged.transfer import queued_together, to_device
 
 
-@dataclass(slots=True)  # not frozen: as `ScheduledSequence`, made for each sequence in each step
+@dataclass(slots=True)  # not frozen, for speed; see `ScheduledSequence`
 class SequenceResult:
     """The result of a step for one scheduled sequence.
 
@@ -65,7 +65,7 @@ class ModelRunner:
         layout: stores keys and values, and computes attention over them.
         eos_token_ids: the tokens that end an output.
         swap_cache: the CPU memory for swapped blocks, if the engine swaps.
-        decode_steps: computes decode steps faster than the decoder does, if the engine has such a way.
+        decode_steps: if given, computes decode steps faster than the decoder does.
         draw_tokens: filters and draws the tokens of rows that are not greedy.
     """
 
@@ -111,7 +111,7 @@ class ModelRunner:
         self._cache.copy_blocks([copy for item in plan.scheduled for copy in item.copies])
 
     def _prepare(self, plan: SchedulerOutput) -> tuple[StepBatch, LogitsRows]:
-        """The input of the forward pass, and the rows of its result that are needed. All on the host."""
+        """The input of the forward pass, and the rows of its result that are needed. Both are on the host."""
         batch = build_step_batch(plan.scheduled, from_start=not self._layout.keeps_kv)
         return batch, find_logits_rows(batch)
 
@@ -134,7 +134,7 @@ class ModelRunner:
     ) -> list[SequenceResult]:
         """Sampled tokens, candidates of beams and prompt log-probabilities.
 
-        All of them are queued on the device first, so that the host waits for it only once.
+        All of them are queued on the device first, so that the host waits for the device only once.
         """
         logits = self._decoder.logits(hidden[last]).to(self._sampling_device)  # [R + B, vocab]
         num_sampled = len(rows.samples)

@@ -24,7 +24,7 @@ model."""
 
 @dataclass(frozen=True)
 class PromptPositions:
-    """Consecutive positions of one prompt that a step computes, and that predict a prompt token each.
+    """Consecutive positions of one prompt that a step computes. Each predicts the next prompt token.
 
     Attributes:
         index: the index of the prompt's sequence in the step.

@@ -1,9 +1,9 @@
-"""StepBatch: the tokens of one step, one sequence after the other, without padding. On the host.
+"""StepBatch: the tokens of one step on the host, one sequence after the other, without padding.
 
 `LogitsRows` says which of these tokens need logits. A sequence that reaches its end in this step samples its
 next token. At the end of a prompt all samples of the request begin, so the logits of the prompt's last token
-are used once for each sample. A beam samples nothing: its logits give the beam search the likeliest next
-tokens.
+are used once for each sample. No token is sampled for a beam. The beam search takes the likeliest next
+tokens from the beam's logits.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def find_logits_rows(batch: StepBatch) -> LogitsRows:
             beams.append(i)
             num_candidates.append(request.search.num_candidates)
             continue
-        # Before the samples fork there is one sequence. It samples the first token of each of them.
+        # Before the samples fork, there is one sequence. The first token of every sample comes from it.
         of_item = (seq.index,) if request.has_forked else range(request.params.n)
         samples += of_item
         sampled += [i] * len(of_item)
@@ -134,7 +134,7 @@ def find_logits_rows(batch: StepBatch) -> LogitsRows:
 
 
 def sampling_rows(batch: StepBatch, rows: LogitsRows, eos_token_ids: Sequence[int]) -> list[SamplingRow]:
-    """How the first R rows are sampled. The forward pass needs none of this, and may run meanwhile.
+    """How the first R rows are sampled. The forward pass does not need this, and may run at the same time.
 
     Args:
         batch: the step.

@@ -1,7 +1,7 @@
 """Launching every kernel once, before the first request comes.
 
 Triton compiles a kernel at its first launch, which takes seconds. Decode steps are captured when the engine
-is made, and compiled then. This does the same for the kernels of prompts, cache writes, block copies and
+is made, and compiled then. This module launches the kernels of prompts, cache writes, block copies and
 draws.
 """
 
@@ -27,7 +27,7 @@ from minipaged.sampling.params import SamplingParams
 from minipaged.sampling.sampler import DrawTokens
 
 PROMPT = 2
-"""Tokens of the prompt that is computed: with one, it would be a decode."""
+"""The length of the prompt that is computed. A prompt of one token would be a decode."""
 
 
 def warm_up(
@@ -40,7 +40,7 @@ def warm_up(
 ) -> None:
     """Launch the Triton kernels of an engine on a GPU. Other engines have nothing to compile.
 
-    A reader's functions are not called: they may count on the requests of an engine.
+    A reader's own functions are not called, since they may rely on the requests of an engine.
 
     Args:
         config: the settings.
@@ -50,7 +50,7 @@ def warm_up(
         max_model_len: the length of the longest sequence, in tokens.
 
     Raises:
-        ConfigError: a kernel needs more of something than this GPU has.
+        ConfigError: a kernel needs more of a resource, such as shared memory, than this GPU has.
     """
     parts = config.parts or Parts()
     ours = parts.attention is None and parts.write_kv is None and parts.copy_blocks is None
@@ -69,12 +69,12 @@ def _draw_a_token(decoder: Decoder, draw_tokens: DrawTokens) -> None:
 
 @torch.inference_mode()
 def _launch_every_kernel(decoder: Decoder, layout: PagedLayout, max_model_len: int) -> None:
-    """Compute a prompt and decodes of padding, and copy a block. Nothing that requests read is changed."""
+    """Compute a prompt and decodes of padding, and copy a block. This changes nothing that requests read."""
     from triton import OutOfResources
 
     padding = DecodeInputs.of_padding(1, blocks_needed(max_model_len, layout.block_size), decoder.device)
-    # The longer a sequence, the more programs share it. What merges their results is compiled for each power
-    # of two of them.
+    # The longer a sequence, the more programs share it. The kernel that merges their results is compiled for
+    # the number of programs, rounded up to a power of two.
     lengths = [2**power for power in range(max_model_len.bit_length())]
     steps = [padding.metadata(length) for length in [*lengths, max_model_len]]
     steps.append(_prompt_metadata(padding.block_tables))
@@ -93,7 +93,7 @@ def _launch_every_kernel(decoder: Decoder, layout: PagedLayout, max_model_len: i
 
 
 def _prompt_metadata(block_tables: Tensor) -> AttentionMetadata:
-    """A prompt that reads the null block, and whose keys and values are not stored."""
+    """The metadata of a prompt that reads the null block. Its keys and values are not stored."""
     device = block_tables.device
     return AttentionMetadata(
         query_start_loc=torch.tensor((0, PROMPT), dtype=torch.int32, device=device),

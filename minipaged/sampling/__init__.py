@@ -1,7 +1,7 @@
 """From logits to tokens.
 
-The parameters of a request: `params` (samples) and `beam_params` (beams). One token for each row of logits:
-`sampler`, with `penalties`, `filters`, `draw` and `uniform`. Log-probabilities: `logprobs` (values) and
-`logprob_tensors` (tensors). Beams: `candidates` (the likeliest next tokens) and `beam_search` (which beams
-continue).
+`params` holds the parameters of a request that samples, and `beam_params` those of a beam search. `sampler`
+chooses one token for each row of logits; it uses `penalties`, `filters`, `draw` and `uniform`.
+`logprob_tensors` computes log-probabilities, and `logprobs` holds them as values. For beams, `candidates`
+finds the likeliest next tokens, and `beam_search` decides which beams continue.
 """

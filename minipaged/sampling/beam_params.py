@@ -1,6 +1,6 @@
 """BeamSearchParams: the parameters of one beam search, checked by the constructor.
 
-The names are those of vLLM's `BeamSearchParams` (vllm/sampling_params.py). Their meanings are those of
+The names are those of vLLM's `BeamSearchParams` (vllm/sampling_params.py). The meanings are those of
 transformers' `generate(num_beams=...)`. This module does not import torch.
 """
 
@@ -31,11 +31,11 @@ class BeamSearchParams:
         max_tokens: the most tokens of a hypothesis, 1 or more.
         length_penalty: a value above 0 favours long hypotheses, one below 0 short ones; -10 to 10.
         ignore_eos: whether the model's end-of-sequence tokens are treated like any other token.
-        early_stopping: when the search ends, once it has `beam_width` hypotheses. With `True`, at once.
-            With `False`, when the best beam's score at its present length is not above the score of the
-            worst hypothesis. But a beam's score may improve as it grows longer. So `"never"` uses the
-            best score that the beam could still reach: under a positive length penalty, that at
-            `max_tokens`. Names and default are those of transformers.
+        early_stopping: when a search that has `beam_width` hypotheses ends. With `True`, it ends at once.
+            With `False`, it ends when the best beam's score at its present length is not above the score
+            of the worst hypothesis. But a beam's score may improve as the beam grows longer. So `"never"`
+            compares the best score that the beam could still reach. Under a positive length penalty, this
+            is its score at `max_tokens`. Names and default are those of transformers.
 
     Raises:
         SamplingParamsError: a value has the wrong type or is out of range. The message names the field,

@@ -1,8 +1,8 @@
-"""BeamSearch: which beams to follow, and which hypotheses are the best. Without tensors and blocks.
+"""BeamSearch: decides which beams to follow, and which hypotheses are the best. It uses no tensors.
 
 Each step extends every beam by its likeliest next tokens, and takes the best extensions of all beams. The
 extensions that end become hypotheses. The best of those that do not end are the next beams.
-`engine/beam_processor.py` makes the block tables follow.
+`engine/beam_processor.py` changes the block tables accordingly.
 
 The rules are those of transformers' `generate(num_beams=...)`; see `_beam_search` in its
 `generation/utils.py`.
@@ -103,7 +103,8 @@ class BeamSearch:
                 vocabulary if that is smaller.
 
         Returns:
-            The origin of each of the new `beams`, in their order. Empty if the search is over.
+            For each of the new `beams`, in their order, the beam that it extends. The list is empty if the
+            search is over.
         """
         best = self._best_extensions(candidates)
         self._num_tokens += 1
@@ -116,8 +117,8 @@ class BeamSearch:
             if reason is None:
                 survivors.append(Survivor(extension.parent, extension.token_id))
                 beams.append(beam)
-            # Only one of the best `beam_width` extensions may become a hypothesis. The others are there
-            # to replace beams that end.
+            # An extension becomes a hypothesis only if it is among the best `beam_width` extensions. The
+            # other extensions are there to replace beams that end.
             elif rank < self.params.beam_width:
                 self._add_hypothesis(beam, reason)
         self.beams = beams[: self.params.beam_width]
@@ -164,5 +165,5 @@ class BeamSearch:
         return self._score(self.beams[0].cum_logprob, length) <= self.hypotheses[-1].score
 
     def _score(self, cum_logprob: float, length: int) -> float:
-        # Only after an abort can an output be empty. Its length of 0 must not be a divisor.
+        # After an abort, an output may be empty. Its length of 0 must not be a divisor.
         return cum_logprob / max(length, 1) ** self.params.length_penalty

@@ -12,7 +12,7 @@ from minipaged.sampling.logprob_tensors import gather_logprobs
 from minipaged.transfer import Queued, queued_together
 
 RankedTokens = tuple[tuple[int, float], ...]
-"""(token id, log-probability), likeliest first."""
+"""Pairs of a token id and its log-probability, likeliest first."""
 
 
 @torch.inference_mode()

@@ -1,6 +1,6 @@
 """SamplingDefaults: the sampling parameters that a model's files give.
 
-It applies to requests that bring no parameters, as in vLLM. This module does not import torch.
+They apply to requests without parameters, as in vLLM. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minipaged.sampling.params import SamplingParams
 
 @dataclass(frozen=True)
 class SamplingDefaults:
-    """Values that a model's files name, as they are there: they are checked when they are used.
+    """The sampling values of a model's files, unchanged. They are checked only when they are used.
 
     Attributes:
         temperature, top_k, top_p, min_p, repetition_penalty, max_tokens: as in `SamplingParams`; `None`
@@ -33,10 +33,10 @@ class SamplingDefaults:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def params(self) -> SamplingParams:
-        """`SamplingParams()` with these values in it.
+        """`SamplingParams` with these values. The other parameters have their default values.
 
         Raises:
-            SamplingParamsError: a value that is not possible.
+            SamplingParamsError: one of these values is not possible.
         """
         try:
             return SamplingParams(**self.named)  # pyright: ignore[reportArgumentType]

@@ -50,9 +50,9 @@ def _draw(logits: Tensor, uniforms: Sequence[float]) -> Tensor:
 def _survivors(logits: Tensor) -> tuple[Tensor, Tensor] | None:
     """The tokens that the filters have kept, in order of their ids: ids and logits, `[R, K]` each.
 
-    Usually these are few. Then finding them is faster than computing exponentials for the whole
-    vocabulary. The result is `None` if they are many, or on a GPU: there the host would have to wait for
-    their number.
+    Usually few tokens are kept. Then finding them is faster than computing exponentials for the whole
+    vocabulary. The result is `None` if many tokens are kept. It is also `None` on a GPU, where the host would
+    have to wait for the number of kept tokens.
     """
     if logits.device.type != "cpu":
         return None

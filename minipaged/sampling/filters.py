@@ -1,8 +1,8 @@
-"""Temperature, min-p, top-k, top-p: from logits to the logits of the tokens that may be drawn.
+"""Temperature, min-p, top-k and top-p: filters on logits, which choose the tokens that may be drawn.
 
 Each filter takes logits `[R, V]` and one setting for each row. It returns logits `[R, V]` in which the
-removed tokens are −inf. It does not change rows for which it is off. The result of a row never depends on
-another row. The result of a row that holds NaN is meaningless; the caller must detect such rows.
+removed tokens are −inf. It does not change the rows whose setting turns it off. The result of a row never
+depends on another row. The result of a row that holds NaN is meaningless; the caller must detect such rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def scale_by_temperature(logits: Tensor, temperature: Sequence[float]) -> Tensor
 
 
 def keep_min_p(logits: Tensor, min_p: Sequence[float]) -> Tensor:
-    """Keep tokens whose probability is at least `min_p` times the largest one; 0 is off.
+    """Keep tokens whose probability is at least `min_p` times the largest one; 0 turns this off.
 
     Nguyen et al., "Turning Up the Heat: Min-p Sampling", 2024. The condition `p ≥ min_p × p_max` is the
     same as `logit − max ≥ log(min_p)`, so no softmax is needed.
@@ -53,7 +53,7 @@ def keep_min_p(logits: Tensor, min_p: Sequence[float]) -> Tensor:
 
 
 def keep_top_k(logits: Tensor, top_k: Sequence[int]) -> Tensor:
-    """Keep the `top_k` largest logits, and all that are equal to the smallest of them; 0 and −1 are off.
+    """Keep the `top_k` largest logits, and all logits equal to the smallest of them; 0 or −1 turns this off.
 
     Fan et al., "Hierarchical Neural Story Generation", 2018. Only the k-th largest value is needed, so a
     partial selection is enough, without a full sort.
@@ -71,7 +71,7 @@ def keep_top_k(logits: Tensor, top_k: Sequence[int]) -> Tensor:
 
 
 def keep_top_p(logits: Tensor, top_p: Sequence[float]) -> Tensor:
-    """Keep the likeliest tokens, as few as possible, whose probabilities sum to `top_p`; 1 is off.
+    """Keep the likeliest tokens, in order, until their probabilities add up to `top_p`; 1 turns this off.
 
     Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020. At least one token is kept. If
     only some of several equally likely tokens are needed, those with the lowest ids are kept.
@@ -107,7 +107,7 @@ def largest_entries(logits: Tensor, threshold: Tensor, count: Tensor) -> Tensor:
 
 
 def _largest_first(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest K logits in descending order, and the sum of weights before each: `[P, K]` twice.
+    """The largest K logits in descending order, and the sum of the weights before each; both are `[P, K]`.
 
     On a CPU, a full sort of the vocabulary costs several times as much as selecting its largest entries.
     So K is small at first. If these entries do not reach every row's `target` `[P]`, K is V. On a GPU the
@@ -124,5 +124,5 @@ def _largest_first(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _shifted(running_sum: Tensor) -> Tensor:
-    """From running sums that include each entry to those that exclude it: `[P, K]`."""
+    """Turn running sums that include each entry into running sums that exclude it: `[P, K]`."""
     return torch.cat([torch.zeros_like(running_sum[:, :1]), running_sum[:, :-1]], dim=-1)

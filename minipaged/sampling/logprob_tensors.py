@@ -53,7 +53,7 @@ class LogprobTensors:
     def pack(self) -> Tensor:
         """All fields as one tensor, int64 `[R, 3 + 2K]`, so that the host reads and waits only once.
 
-        Log-probabilities are stored by their bits.
+        Log-probabilities are stored as their bits.
         """
         columns = [self.token_ids, self.ranks, _bits(self.logprobs)]
         return torch.cat([torch.stack(columns, dim=1), self.top_ids, _bits(self.top_logprobs)], dim=1)
@@ -91,7 +91,7 @@ def gather_logprobs(logits: Tensor, rows: Sequence[int], token_ids: Tensor, num_
     Args:
         logits: `[R, V]`, raw, without penalties and temperature. Not changed.
         rows: the indices of the rows, at least one.
-        token_ids: int64 `[R]`, the token of each row whose log-probability is wanted.
+        token_ids: int64 `[R]`, for each row of `logits`, the token whose log-probability is wanted.
         num_top: how many of the likeliest tokens to report for each row.
 
     Returns:

@@ -40,33 +40,34 @@ class SamplingParams:
             so only 1 is allowed.
         temperature: divides the logits; any finite number from 0 up. 0 is greedy: it takes the likeliest
             token (after penalties), and `top_k`, `top_p`, `min_p` and `seed` have no effect. vLLM refuses
-            more than 2, and raises values between 0 and 0.01 to 0.01.
-        top_k: keep the k likeliest tokens, and tokens as likely as the last of them. 0 or -1: off.
-        top_p: keep the likeliest tokens, as few as possible, whose probabilities add up to this number; in
-            (0, 1]. 1: off.
-        min_p: keep tokens whose probability is at least this share of the largest one; in [0, 1]. 0: off.
+            temperatures above 2, and replaces those between 0 and 0.01 by 0.01.
+        top_k: keep the k likeliest tokens, and tokens as likely as the last of them. 0 or -1 turns it off.
+        top_p: keep the likeliest tokens, in order, until their probabilities add up to this number; in
+            (0, 1]. 1 turns it off.
+        min_p: keep tokens whose probability is at least this share of the largest one; in [0, 1]. 0 turns
+            it off.
         repetition_penalty: above 0. For tokens of the prompt or the output, positive logits are divided by
-            it and negative logits are multiplied by it. 1: off.
+            it and negative logits are multiplied by it. 1 turns it off.
         presence_penalty: in [-2, 2]; subtracted from the logits of tokens in the output.
         frequency_penalty: in [-2, 2]; subtracted once for each time the token is in the output.
         seed: any 64-bit integer, signed or unsigned. With a seed, the tokens do not depend on other
-            requests in the batch. `None` or -1 (as in vLLM): the engine picks a seed.
-        max_tokens: the most tokens to generate, 1 or more. `None`: up to the engine's
-            `max_model_len`.
+            requests in the batch. With `None` or -1 (as in vLLM), the engine picks a seed.
+        max_tokens: the most tokens to generate, 1 or more. With `None`, only the engine's
+            `max_model_len` limits them.
         min_tokens: stop tokens and stop strings have no effect before this many tokens; 0 to
             `max_tokens`.
         stop: one or several strings, none of them empty. The output ends when one of them appears in its
-            text. A special token as a string ends the output at that token, even if the text does not
-            show it. Stored as a tuple; see `stop_strings`.
+            text. If the string is a special token, such as `<|im_end|>`, the output ends at that token,
+            even if the text does not show special tokens. Stored as a tuple; see `stop_strings`.
         stop_token_ids: token ids that end the output, in addition to the model's end-of-sequence tokens.
             Stored as a tuple without duplicates; see `stop_ids`.
         include_stop_str_in_output: whether the stop string stays at the end of the text.
         ignore_eos: whether to continue after an end-of-sequence token of the model.
-        skip_special_tokens: leave special tokens, such as `<|im_end|>`, out of the text. If they are in the
-            text, stop strings can contain them.
-        logprobs: report the log-probability of each output token, and of this many of the likeliest ones;
-            0 to 20. `None`: report nothing. vLLM's -1, the whole vocabulary, is refused. A vLLM engine with
-            default settings refuses it too.
+        skip_special_tokens: whether to leave special tokens, such as `<|im_end|>`, out of the text. With
+            `False` they are in the text, and stop strings can contain them.
+        logprobs: report the log-probability of each output token, and of this many of the likeliest tokens;
+            0 to 20. With `None`, report nothing. In vLLM, -1 means the whole vocabulary. Here -1 is refused,
+            as it is by a vLLM engine with default settings.
         prompt_logprobs: the same as `logprobs`, for the tokens of the prompt.
 
     Raises:
@@ -133,7 +134,7 @@ class SamplingParams:
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             refuse("min_tokens", self.min_tokens, f"it must be at most max_tokens={self.max_tokens}")
 
-    # Asked for each token of a request, so computed once.
+    # This is read for each token of a request, so it is computed only once.
     @cached_property
     def greedy(self) -> bool:
         """Whether the likeliest token is taken, without a random draw."""
@@ -151,13 +152,13 @@ class SamplingParams:
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
-        """`stop` as the tuple that the constructor has made of it."""
+        """`stop` as a tuple. The constructor turns it into one."""
         assert isinstance(self.stop, tuple)
         return self.stop
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
-        """`stop_token_ids` as the tuple that the constructor has made of it."""
+        """`stop_token_ids` as a tuple. The constructor turns it into one."""
         assert isinstance(self.stop_token_ids, tuple)
         return self.stop_token_ids
 

@@ -1,7 +1,7 @@
 """Changing the logits before the filters: banned tokens and penalties.
 
-Both change only a few tokens of each row. So they gather and scatter exactly these entries, for all rows at
-once, and need no dense `[rows, vocab]` masks.
+Both change only the logits of a few tokens in each row. So they gather and scatter exactly these entries, for
+all rows at once, and need no dense `[rows, vocab]` masks.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def penalise(
     Args:
         logits: `[R, V]`, floating point.
         prompts, outputs: the token ids of each row. Ids outside the vocabulary are ignored.
-        repetition: for each row, above 0; 1 is off.
-        presence, frequency: for each row; 0 is off.
+        repetition: the repetition penalty of each row, above 0; 1 turns it off.
+        presence, frequency: these penalties of each row; 0 turns them off.
     """
     vocab_size = logits.shape[1]
     rows: list[int] = []

@@ -1,8 +1,8 @@
 """The sampler: from a step's logits to one token per row. Each row has its own parameters.
 
-The order is vLLM's (vllm/v1/sample/sampler.py): log-probabilities from the raw logits; banned tokens and
-penalties; temperature; min-p; top-k; top-p; the draw. Rows are processed together, without a loop over them.
-The token of a row never depends on another row.
+The steps are in vLLM's order (vllm/v1/sample/sampler.py): log-probabilities from the raw logits; banned
+tokens and penalties; temperature; min-p; top-k; top-p; the draw. Rows are processed together, without a loop
+over them. The token of a row never depends on another row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_TOKEN = -1
 """The token id of a row in which nothing could be sampled."""
 
 
-@dataclass(slots=True)  # not frozen: as `ScheduledSequence`, made for each sequence in each step
+@dataclass(slots=True)  # not frozen, for speed; see `ScheduledSequence`
 class SamplingRow:
     """How to sample from one row of logits.
 
@@ -36,7 +36,8 @@ class SamplingRow:
         prompt_token_ids, output_token_ids: the tokens so far. Only penalties use them.
         uniform: the row's random number in [0, 1), from `uniform(seed, sample_index, position)`. Greedy
             rows ignore it.
-        banned_token_ids: tokens that must not be chosen: before `min_tokens` tokens, the stop tokens.
+        banned_token_ids: tokens that must not be chosen. While the output has fewer than `min_tokens` tokens,
+            these are the stop tokens.
     """
 
     params: SamplingParams
@@ -69,7 +70,8 @@ class SampledToken:
 def sampling_device(device: torch.device) -> torch.device:
     """Where logits that were computed on `device` are sampled, and their log-probabilities are found.
 
-    Apple's GPUs have no float64. There the logits are what a step reads, and all that follows is on the CPU.
+    Sampling needs float64, which Apple's GPUs do not have. Their logits are copied to the CPU, and sampled
+    there.
     """
     return torch.device("cpu") if device.type == "mps" else device
 
@@ -85,13 +87,13 @@ class DrawTokens(Protocol):
         params: Sequence[SamplingParams],
         uniforms: Sequence[float],
     ) -> Tensor:
-        """Filter, and draw a token for each of some rows.
+        """Filter some of the rows, and draw a token for each of them.
 
         Args:
             logits: float32 `[R, V]`, each row contiguous; not changed.
             rows: the D rows to draw from, at least one.
-            likeliest: int64 `[R]`, a token of the largest logit of each row.
-            params: D parameters; those of the filters are read.
+            likeliest: int64 `[R]`, a token with the largest logit of each row.
+            params: the parameters of the D rows. Only those of the filters are read.
             uniforms: D random numbers in [0, 1).
 
         Returns:
@@ -107,7 +109,7 @@ def draw_tokens(
     params: Sequence[SamplingParams],
     uniforms: Sequence[float],
 ) -> Tensor:
-    """Filter, and draw a token for each of some rows; see `DrawTokens`."""
+    """Filter some of the rows, and draw a token for each of them; see `DrawTokens`."""
     drawn: list[Tensor] = []
     for chunk in row_chunks(range(len(rows)), logits.shape[1]):
         index = column([rows[i] for i in chunk], torch.int64, logits.device)  # [C]
@@ -152,15 +154,15 @@ def queue_samples(
         return queued_together([], logits.device)
     vocab_size = logits.shape[1]
 
-    # max() of a row with NaN is NaN, so this number shows whether a row is sound.
+    # max() of a row with NaN is NaN. So `peak` is not finite if a row has NaN, +inf or no finite logit.
     peak, token_ids = logits.max(dim=-1)  # [R], [R]
     sound = peak.isfinite()  # [R]
     choosable = sound.clone()  # [R]
-    # Rows in which only the largest logit counts have their token already.
+    # Greedy rows without penalties and bans have their tokens already: those with the largest logits.
     changed = [i for i, row in enumerate(rows) if row.changes_logits]
     for chunk in row_chunks(changed, vocab_size) if changed else ():
         index = column(chunk, torch.int64, logits.device)  # [C]
-        # `_change` changes its logits. index_select copies them; float() copies only other dtypes.
+        # `_change` works in place. index_select makes a copy; float() copies only other dtypes.
         copied, of_chunk = logits.index_select(0, index).float(), [rows[i] for i in chunk]
         _change(copied, of_chunk)
         highest, chosen = copied.max(dim=-1)  # [C], [C]
@@ -197,7 +199,7 @@ def _draw_into(
     candidates: Sequence[int],
     draw_tokens: DrawTokens,
 ) -> None:
-    """Replace the likeliest tokens `[R]` of those candidates that are not greedy by tokens that are drawn."""
+    """Draw a token for each candidate that is not greedy, and write the tokens into `token_ids` `[R]`."""
     drawn = [i for i in candidates if not rows[i].params.greedy]
     if drawn:
         params, uniforms = [rows[i].params for i in drawn], [rows[i].uniform for i in drawn]

@@ -1,10 +1,10 @@
 """Random numbers without a state.
 
-A usual generator has a state that advances with every draw. So its numbers depend on the order of the draws,
-which changes when a request is preempted and computed again, or runs in another batch. A counter-based
-generator has no state: a number is a hash of what it is drawn for (Salmon et al., "Parallel Random Numbers:
-As Easy as 1, 2, 3", SC 2011). The hash used here is Python's built-in BLAKE2b. 53 of its 64 bits fit into a
-float, and only these are used.
+An ordinary generator has a state that advances with every draw. So its numbers depend on the order of the
+draws, which changes when a request is preempted and computed again, or runs in another batch. A counter-based
+generator has no state: each number is a hash of the place where it is used, here the seed, the sample and the
+position (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011). The hash used here is
+Python's built-in BLAKE2b. 53 of its 64 bits fit into a float, and only these are used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scheduler of an engine that is observed: it tells which requests run, and what each step computes."""
+"""The scheduler of an engine with an observer. It reports which requests run and what each step computes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from minipaged.scheduler.scheduler_output import SchedulerOutput
 
 
 def tell_finished(events: EventStream, queues: RequestQueues, manager: KVManager) -> None:
-    """Tell that the results of a step are taken in."""
+    """Tell the observer that the results of a step have been processed."""
     events.emit(
         StepFinished(
             step=events.num_steps + 1,
@@ -40,7 +40,7 @@ def tell_finished(events: EventStream, queues: RequestQueues, manager: KVManager
 
 
 class ObservedScheduler(Scheduler, Observed):
-    """A `Scheduler` that tells what it does."""
+    """A `Scheduler` that tells an observer what it does."""
 
     def add(self, request: Request) -> None:
         super().add(request)

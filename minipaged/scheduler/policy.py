@@ -25,8 +25,8 @@ def rank(request: Request, policy: SchedulingPolicy) -> Rank:
 
     - `fcfs`: by arrival.
     - `priority`: by priority, a smaller number first; by arrival if priorities are equal.
-    - `shortest`: by the length of the prompt, minus a credit for the time waited. The credit of all
-      requests grows at the same speed, so adding the arrival time gives the same order.
+    - `shortest`: by the length of the prompt, minus a credit for the time waited. All credits grow
+      at the same speed, so adding the time of arrival instead gives the same order.
     """
     match policy:
         case "priority":
@@ -40,8 +40,8 @@ def rank(request: Request, policy: SchedulingPolicy) -> Rank:
 class WaitingQueue:
     """The waiting requests, sorted by rank.
 
-    A preempted request goes back to its place by rank. Under `fcfs` that is the front: it was admitted
-    before the requests that still wait, so it arrived before them.
+    A preempted request goes back to its place by rank. Under `fcfs`, that is the front of the queue:
+    the request was admitted before the requests that still wait, so it arrived before them.
     """
 
     def __init__(self, policy: SchedulingPolicy) -> None:

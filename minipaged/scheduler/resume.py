@@ -1,8 +1,8 @@
 """How the samples of a preempted request come back, so that they share blocks as before.
 
-When a preempted request with several samples is admitted again, only its first sample begins. It is computed
-like any prompt. The other samples come back one by one. Each waits until a sibling has computed the tokens
-that they have in common, then forks from that sibling and computes its remaining tokens.
+When a preempted request with several samples is admitted again, only its first sample starts at once. It is
+computed like any prompt. The other samples come back one by one. Each waits until a sibling has computed the
+tokens that they have in common, then forks from that sibling and computes its remaining tokens.
 """
 
 from __future__ import annotations

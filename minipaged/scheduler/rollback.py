@@ -20,8 +20,8 @@ def rollback(
 ) -> int:
     """Undo a plan that was not executed.
 
-    Blocks that the plan cached before they were computed are uncached. Every request whose state may be
-    half changed loses its blocks and waits again.
+    The plan entered blocks into the prefix cache before they were computed. These blocks are removed from the
+    cache. Every request whose state may be half changed loses its blocks and waits again.
 
     Args:
         plan: the plan, as far as it was made.

@@ -6,7 +6,7 @@ goes to waiting requests. So nothing needs a special case: a prompt that exceeds
 chunks, a prefix hit is a sequence that begins with computed tokens, and a preempted request is one that lost
 its computed tokens.
 
-Two older ways of serving are restrictions of this scheduler. With *static batching*, no request is admitted
+Two older ways of serving are special cases of this scheduler. With *static batching*, no request is admitted
 until the whole batch has ended. Without preemption, a request is admitted only if it surely fits until its
 end.
 
@@ -42,7 +42,7 @@ class Scheduler:
         enable_chunked_prefill: whether a prompt may be computed over several steps.
         policy: the order of requests, see `scheduler/policy.py`.
         swap_space: the CPU blocks for preempted requests. With `None`, their tokens are computed again.
-        batching: `"continuous"`, or `"static"`: see `scheduler/static_batch.py`.
+        batching: `"continuous"`, or `"static"` (see `scheduler/static_batch.py`).
         admits_surely: whether a request is admitted only if it and all running requests surely fit until
             they end. Then no request is ever preempted.
 
@@ -100,8 +100,8 @@ class Scheduler:
             if not plan.preempted or request.status is RequestStatus.RUNNING:
                 self._schedule_running(request, request.sequences)
         self._cache_blocks(plan.scheduled)
-        # No request comes in while memory is short: none in a step that preempted a request, and no
-        # waiting request while any request is swapped out.
+        # No request comes in while memory is short. A step that has preempted a request swaps in and
+        # admits no request. While any request is swapped out, no waiting request is admitted.
         self._swap_in()
         if not plan.preempted and not self.queues.swapped:
             self._admit()
@@ -142,7 +142,7 @@ class Scheduler:
                 return
             num_tokens = len(seq.token_ids) - seq.num_computed_tokens
             if num_tokens == 0 or seq.finish_reason is not None:
-                continue  # its next token is not chosen yet, or there is none
+                continue  # its next token is not chosen yet, or it has finished
             is_resuming = seq.num_computed_tokens == 0
             if is_resuming:
                 if not self._resume_sample(request, seq):
@@ -151,8 +151,9 @@ class Scheduler:
             if num_tokens > budget:
                 num_tokens = self._fit_budget(num_tokens)
             if num_tokens == 0:
-                # Without chunks, the tokens wait for a step with a larger budget. Until then a resuming
-                # sample must not keep the block that it just shared, since its sibling writes into it.
+                # Without chunked prefill, the tokens wait for a step with enough budget. Until then, a
+                # resuming sample must not keep the block that it just shared, since its sibling writes
+                # into this block.
                 if is_resuming:
                     self._manager.free(seq)
                 continue
@@ -172,7 +173,7 @@ class Scheduler:
         return self._max_num_batched_tokens - self._plan.num_tokens
 
     def _fit_budget(self, num_tokens: int) -> int:
-        """How many of `num_tokens` tokens fit into the budget. Without chunked prefill: all or none."""
+        """How many of `num_tokens` tokens fit into the budget. Without chunked prefill, all or none fit."""
         if num_tokens <= self._budget:
             return num_tokens
         return self._budget if self._chunked else 0
@@ -196,12 +197,12 @@ class Scheduler:
         If there is a swap space with enough CPU blocks, its blocks are swapped out. Otherwise its tokens
         will be computed again (*recomputation*). All of its sequences lose all of their blocks, because a
         sequence cannot continue if a single block is missing (the paper's all-or-nothing rule). With
-        prefix caching its full blocks stay findable. So if it comes back soon, prefix hits replace most of
-        the recomputation.
+        prefix caching, its full blocks can still be found. So if the request comes back soon, prefix hits
+        replace most of the recomputation.
 
         Args:
             request: one of `queues.running`.
-            undone: block copies that this step's plan had for the request, and that will not be done.
+            undone: block copies for the request that were in this step's plan, and will not be done.
         """
         self.queues.remove(request)
         request.num_preemptions += 1
@@ -278,10 +279,10 @@ class Scheduler:
         return True
 
     def _has_place(self, request: Request) -> bool:
-        """Whether a request may join the batch, apart from the memory that it needs now.
+        """Whether a request may join the batch. The memory that it needs now is not checked here.
 
-        `max_num_seqs` limits the batch. With `admits_surely`, so does the memory that all its requests
-        may need until they end.
+        `max_num_seqs` limits the batch. With `admits_surely`, the batch is also limited by the memory that
+        all of its requests may need until they end.
         """
         joined = [*self.queues.running, request]
         if sum(each.num_seqs for each in joined) > self._max_num_seqs:

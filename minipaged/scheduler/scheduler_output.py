@@ -16,8 +16,8 @@ class ScheduledSequence:
 
     `copies` are the block copies to do first, so that the sequence does not write into a shared block.
 
-    It is not changed, but not frozen either: each step makes one for each sequence, and making a frozen one
-    takes twice as long.
+    No code changes an instance. The class is still not frozen, because each step makes an instance for each
+    sequence, and making a frozen instance takes twice as long.
     """
 
     request: Request
@@ -49,7 +49,7 @@ class SchedulerOutput:
         self.num_tokens += item.num_tokens
 
     def withdraw(self, request: Request) -> list[BlockCopy]:
-        """Remove a request's sequences from the plan, which gives their token budget back.
+        """Remove a request's sequences from the plan. Their part of the token budget is free again.
 
         Returns:
             The block copies that were planned for them, and will not be done.
@@ -86,7 +86,7 @@ class SchedulerCounts:
         Args:
             request: the request; `num_cached_tokens` is stored in it.
             num_cached_tokens: tokens found in the prefix cache.
-            was_looked_up: whether the request was looked up in the prefix cache at all.
+            was_looked_up: whether the request's tokens were looked up in the prefix cache at all.
         """
         if request.num_cached_tokens is not None:
             return

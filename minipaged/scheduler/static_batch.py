@@ -8,14 +8,16 @@ from __future__ import annotations
 
 
 class StaticBatch:
-    """Whether requests may still join the batch."""
+    """Knows whether requests may still join the batch."""
 
     def __init__(self) -> None:
         self._size = 0
         self._is_full = False
 
     def is_open(self, num_running: int) -> bool:
-        """Whether requests may join: nothing runs, or the batch is not full and no member has ended.
+        """Whether requests may join.
+
+        They may if nothing runs, or if the batch is not full and none of its requests has ended.
 
         Args:
             num_running: how many requests run now.
