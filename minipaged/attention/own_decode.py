@@ -49,7 +49,7 @@ class SplitDecodeFn(Protocol):
 
 
 class OwnDecode:
-    """An `AttentionFn` made of three functions: for a single decode, for several decodes, for the rest.
+    """An `AttentionFn` made of three functions: one for a single decode, one for several, one for the rest.
 
     Args:
         others: computes prompts and chunks, and decodes if the function for them is `None`.

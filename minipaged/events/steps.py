@@ -80,7 +80,7 @@ class BeamsChosen:
     """A beam search added one token to each beam: `token_ids[i]` was appended to `seq_ids[i]`, best beam
     first.
 
-    The other sequences of the request are dropped; they hold no memory.
+    The other sequences of the request were dropped, and hold no memory.
     """
 
     request_id: str

@@ -5,8 +5,8 @@ A trace has one JSON object in each line, sorted by arrival:
     {"arrival": 0.41, "prompt_tokens": 161, "output_tokens": 338}
 
 ShareGPT's file is a JSON list of conversations. Each has a list `conversations` of turns with `from`
-(`human` or `gpt`) and `value`, the text. A request is a human turn and the answer to it; its lengths are
-counted by a tokenizer.
+(`human` or `gpt`) and `value`, the text. A request is a human turn and the answer to it. A tokenizer counts
+the request's lengths.
 """
 
 from __future__ import annotations

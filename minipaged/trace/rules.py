@@ -78,8 +78,8 @@ class _Rules:
     """The checks before and after each event.
 
     Attributes:
-        phase: `"between"` two steps, where the next one is planned; `"planned"`, while the model runs;
-            `"executed"`, while its results are recorded.
+        phase: `"between"` while no step is in progress, or while the next step is being planned; `"planned"`
+            while the model runs; `"executed"` while the results of the step are recorded.
     """
 
     def __init__(self, replay: Replay) -> None:

@@ -63,7 +63,7 @@ class SequenceState:
     Attributes:
         index: its number within the request.
         token_ids: prompt and output.
-        text: the output's text so far; empty if the trace leaves texts out, and for a beam.
+        text: the output's text so far; empty if the trace leaves texts out, or if the sequence is a beam.
         block_ids: its block table.
         cpu_block_ids: its CPU blocks, while it is swapped out.
         region_start: the first slot of its region, in a contiguous cache.

@@ -57,7 +57,7 @@ class TraceWriter:
         """Take an event.
 
         Raises:
-            TraceError: the event is the first one of a second engine; or the trace is closed.
+            TraceError: the event is the first event of a second engine, or the trace is closed.
         """
         if isinstance(event, EngineStarted):
             self._write_header(event)

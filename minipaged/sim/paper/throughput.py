@@ -131,7 +131,7 @@ def fig16(setting: Setting) -> PaperFigure:
 
 
 def fig17(setting: Setting) -> PaperFigure:
-    """Fig. 17: chat, with prompts that fill their limit."""
+    """Fig. 17: chat, where every prompt has the maximum length of 1,024 tokens."""
     rates = {
         name: setting.full(name, "OPT-13B", _chat(setting)).requests_per_second
         for name in ("vllm", "orca-oracle", "orca-pow2", "orca-max")
