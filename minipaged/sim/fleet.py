@@ -22,8 +22,8 @@ from minipaged.sim.timed_request import TimedRequest
 Routing = Literal["random", "least-loaded", "prefix"]
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
 """How a replica is chosen. `"random"` chooses any replica, and `"least-loaded"` chooses the one with the
-fewest requests. The third way chooses the one whose prefix cache holds the most of the prompt; if several
-hold equally much, it chooses the one of these with the fewest requests."""
+fewest requests. `"prefix"` chooses the one whose prefix cache holds the most of the prompt; if several hold
+equally much, it chooses the one of these with the fewest requests."""
 
 
 @dataclass(frozen=True)

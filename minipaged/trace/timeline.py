@@ -15,8 +15,8 @@ from minipaged.trace.state import Chunk
 Phase = Literal["waiting", "prefill", "decode", "idle", "preempted", "swapped"]
 """What a request did in a step.
 
-- `"prefill"`: it computed tokens that were known before: those of the prompt, or all its tokens again after a
-  preemption.
+- `"prefill"`: it computed tokens that were known before: those of the prompt, or tokens that are computed
+  again after a preemption.
 - `"decode"`: it computed only tokens that the step before had sampled.
 - `"idle"`: it ran, but the step computed nothing for it.
 """
