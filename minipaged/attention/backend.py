@@ -41,7 +41,7 @@ def select_attention(backend: AttentionBackend, device: torch.device) -> Attenti
 def check_attention(
     backend: AttentionBackend, device: torch.device, *, group: int, head_dim: int, dtype: torch.dtype
 ) -> None:
-    """Check that a backend's kernels fit on the device for a model's heads, before any of them runs.
+    """Check, before any kernel runs, that a backend's kernels fit on the device for a model's heads.
 
     Args:
         backend: the backend.
@@ -75,7 +75,7 @@ def select_cache_functions(backend: AttentionBackend, device: torch.device) -> C
     """The cache functions of a backend.
 
     The Triton backend has kernels for both. The CPU backend has a compiled loop for new keys and values.
-    All else is done with PyTorch's indexing.
+    Everything else uses PyTorch's indexing.
 
     Raises:
         ConfigError: the backend does not run on the device.
@@ -94,7 +94,7 @@ def select_cache_functions(backend: AttentionBackend, device: torch.device) -> C
 
 
 def resolve_backend(backend: AttentionBackend, device: torch.device) -> AttentionBackend:
-    """The name of a backend. For `"auto"`, the name of the fastest one that the device supports."""
+    """The backend itself, but for `"auto"` the fastest backend that the device supports."""
     if backend != "auto":
         return backend
     if device.type == "cpu":

@@ -1,7 +1,7 @@
 """AttentionLayout: how a step's keys and values are stored, and how its queries read them.
 
-Each `kv_layout` has its own: `PagedLayout` here, `ContiguousLayout` and `UncachedLayout` in
-`minipaged/baseline/`. The rest of the forward pass is the same for all three.
+Each `kv_layout` setting has its own class: `PagedLayout` in this package, `ContiguousLayout` and
+`UncachedLayout` in `minipaged/baseline/`. The rest of the forward pass is the same for all three.
 """
 
 from __future__ import annotations

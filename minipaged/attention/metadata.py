@@ -1,4 +1,4 @@
-"""AttentionMetadata: which tokens of a step belong to each sequence, and where its cache is."""
+"""AttentionMetadata: which tokens of a step belong to which sequence, and where each is in the cache."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 class AttentionMetadata:
     """One ragged step: T tokens of S sequences, one sequence after the other, without padding.
 
-    The tokens of sequence s are rows `query_start_loc[s] : query_start_loc[s + 1]`. They are the last of
-    its `seq_lens[s]` tokens. Sequences that compute one token come first.
+    The tokens of sequence s are rows `query_start_loc[s] : query_start_loc[s + 1]`. The sequence has
+    `seq_lens[s]` tokens, and these rows are the last of them. Sequences that compute one token come first.
 
     Attributes:
         query_start_loc: int32 `[S + 1]`, begins with 0 and ends with T.

@@ -1,4 +1,4 @@
-"""OwnDecode: decodes are computed by functions of their own, everything else by an attention backend."""
+"""OwnDecode: separate functions compute decodes, and an attention backend computes everything else."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor
 from minipaged.attention.metadata import AttentionFn, AttentionMetadata
 
 NUM_SPLITS = 4
-"""Parts of a sequence that is alone in its step."""
+"""The number of parts into which a sequence is cut if it is the only decode of its step."""
 
 
 class DecodeFn(Protocol):
-    """The seam of `Parts.paged_decode`."""
+    """The signature of `Parts.paged_decode`, a function that computes decodes."""
 
     def __call__(
         self, query: Tensor, kv_layer: Tensor, block_tables: Tensor, seq_lens: Tensor, scale: float
     ) -> Tensor:
-        """Attend from the last token of each of D sequences to all of its tokens.
+        """Attend from the last token of each of D sequences to all tokens of that sequence.
 
         Args:
             query: `[D, num_heads, head_dim]`.
@@ -35,7 +35,7 @@ class DecodeFn(Protocol):
 
 
 class SplitDecodeFn(Protocol):
-    """The seam of `Parts.paged_decode_split`: a `DecodeFn` that cuts each sequence into parts."""
+    """The signature of `Parts.paged_decode_split`, a `DecodeFn` that cuts each sequence into parts."""
 
     def __call__(
         self,
@@ -49,10 +49,10 @@ class SplitDecodeFn(Protocol):
 
 
 class OwnDecode:
-    """An attention function (see `AttentionFn`) made of three: for one decode, for several, for the rest.
+    """An `AttentionFn` made of three functions: one for a single decode, one for several, one for the rest.
 
     Args:
-        others: computes prompts and chunks, and the decodes for which there is no function.
+        others: computes prompts and chunks, and decodes if the function for them is `None`.
         decode: computes decodes.
         decode_split: computes the decode of a step that has only one, in `NUM_SPLITS` parts.
     """

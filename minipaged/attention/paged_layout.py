@@ -56,7 +56,7 @@ class PagedLayout:
         self._write_kv = write_kv
         self._slot_mapping = slot_mapping
         self._pad_tables = pad_tables
-        # The engine's own functions have a faster twin for decode steps.
+        # For decode steps, `decode_slots` is a faster version of the engine's own functions.
         self._is_own = slot_mapping is block_table.slot_mapping and pad_tables is pad_block_tables
 
     @property
@@ -87,7 +87,7 @@ class PagedLayout:
         return self.attend_by(metadata_of(batch, located))
 
     def attend_by(self, metadata: AttentionMetadata) -> AttendFn:
-        """`attend` for a step whose metadata is given."""
+        """`attend`, for a caller that already has the step's metadata."""
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             kv_layer = self.cache.layers[layer]

@@ -1,4 +1,4 @@
-"""Paged attention in plain PyTorch: written for reading, and the oracle for every fast version.
+"""Paged attention in plain PyTorch. It is written for reading, and every fast version is tested against it.
 
 It handles one sequence at a time. It gathers the sequence's keys and values through the block table into
 contiguous tensors, and then computes softmax attention as in any textbook. A decode step, a prompt, and a
@@ -32,7 +32,7 @@ def gather(kv_layer: Tensor, block_table: Tensor, seq_len: int) -> tuple[Tensor,
 
 
 def reference_attention(query: Tensor, kv_layer: Tensor, metadata: AttentionMetadata, scale: float) -> Tensor:
-    """Attention through the block table; shapes as in `AttentionFn`. Computed in float32."""
+    """Attention through the block table, computed in float32. The shapes are those of `AttentionFn`."""
     output = torch.empty_like(query)
     starts = metadata.query_start_list
     for s, seq_len in enumerate(metadata.seq_lens_list):
@@ -58,7 +58,7 @@ def attend_one(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Ten
     """
     num_queries, num_heads, _ = query.shape
     seq_len, num_kv_heads, _ = keys.shape
-    # GQA: query heads h * group ... h * group + group - 1 read KV head h.
+    # GQA: query heads h * group to h * group + group - 1 read KV head h.
     group = num_heads // num_kv_heads
     keys = keys.repeat_interleave(group, dim=1)  # [L, num_heads, head_dim]
     values = values.repeat_interleave(group, dim=1)  # [L, num_heads, head_dim]

@@ -18,17 +18,17 @@ from minipaged.choices import AttentionBackend
 AttendOneFn = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 """(query [Q, Hq, D], keys [L, Hkv, D], values [L, Hkv, D], scale) -> [Q, Hq, D].
 
-The queries are the last Q of L tokens. Each attends to all tokens up to itself.
+The queries belong to the last Q of L tokens. Each query attends to all tokens up to its own.
 """
 
 
 def select_attend_one(backend: AttentionBackend) -> AttendOneFn:
-    """The readable version for `"reference"`, otherwise the fast one."""
+    """The attention function: the readable one for `"reference"`, otherwise the fast one."""
     return attend_one if backend == "reference" else fused_attend_one
 
 
 def fused_attend_one(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """Attention by `scaled_dot_product_attention`; shapes as in `AttendOneFn`.
+    """Attention by `scaled_dot_product_attention`. The shapes are those of `AttendOneFn`.
 
     Keys and values are read in place. They are not repeated for the query heads that share them.
     """

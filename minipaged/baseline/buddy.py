@@ -1,8 +1,9 @@
-"""BuddyAllocator: a region is a power of two of slots, split in half and merged with its other half.
+"""BuddyAllocator: splits free blocks in half, and merges the halves again. All sizes are powers of two.
 
-This is the allocator of the paper's Orca baselines (section 6.1). A block of 2^k slots begins at a multiple
-of 2^k. It merges with its *buddy*, whose start differs from its own in one bit. Rounding up to a power of two
-leaves slots that no token can use. The paper counts these with the gaps, as external fragmentation.
+This is the allocator of the paper's Orca baselines (section 6.1). A *block* of this module is 2^k slots that
+begin at a multiple of 2^k. It merges with its *buddy*, the block of the same size whose start differs from
+its own only in bit k. Rounding up to a power of two leaves slots that no token can use. The paper counts
+these slots, like the gaps between regions, as external fragmentation.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ def next_power_of_two(number: int) -> int:
 
 
 class AllocateBuddy(Protocol):
-    """The seam of `allocate_buddy`."""
+    """The signature of `allocate_buddy`, for functions that replace it in the engine."""
 
     def __call__(self, free: list[set[int]], num_slots: int) -> int | None: ...
 
 
 class FreeBuddy(Protocol):
-    """The seam of `free_buddy`."""
+    """The signature of `free_buddy`, for functions that replace it in the engine."""
 
     def __call__(self, free: list[set[int]], start: int, order: int) -> None: ...
 
@@ -41,11 +42,12 @@ def allocate_buddy(free: list[set[int]], num_slots: int) -> int | None:
     the one with the lowest start is used.
 
     Args:
-        free: `free[order]` has the starts of the free blocks of `2 ** order` slots; changed in place.
+        free: `free[order]` is the set of the starts of the free blocks of `2 ** order` slots. It is changed
+            in place.
         num_slots: at least 1.
 
     Returns:
-        The first slot taken; `None`, with nothing changed, if no block is large enough.
+        The first slot taken. `None` if no block is large enough; in that case nothing has changed.
 
     >>> free = [set(), set(), set(), {0}]
     >>> allocate_buddy(free, 2), free
@@ -84,10 +86,11 @@ def free_buddy(free: list[set[int]], start: int, order: int) -> None:
 
 
 class BuddyAllocator:
-    """A `RegionAllocator` whose regions are powers of two, aligned to their size.
+    """A `RegionAllocator` whose region sizes are powers of two. A region begins at a multiple of its size.
 
-    If the number of slots is not a power of two, the pool begins as several blocks: one for each 1 bit of
-    that number, the largest first. Their buddies are outside the pool, so these blocks never merge.
+    If the number of slots is not a power of two, the pool begins as several blocks: one for each bit of that
+    number that is 1, the largest block first. Their buddies are outside the pool, so these blocks never
+    merge.
 
     Args:
         num_slots: how many slots to divide.
@@ -132,7 +135,7 @@ class BuddyAllocator:
         return max((1 << order for order, starts in enumerate(self._free) if starts), default=0)
 
     def free_regions(self) -> list[Region]:
-        """The free blocks. Two neighbours that are not buddies stay two: no region can span both."""
+        """The free blocks. Neighbours that are not buddies stay separate, since no region can span both."""
         return sorted(
             Region(start, 1 << order) for order, starts in enumerate(self._free) for start in starts
         )
@@ -141,7 +144,7 @@ class BuddyAllocator:
         return [Region(start, 1 << self._allocated[start]) for start in sorted(self._allocated)]
 
     def max_regions(self, num_slots: int) -> int:
-        """The number of multiples of the rounded size in the pool, since every block begins at one."""
+        """Count the multiples of the rounded size in the pool, since every block begins at a multiple."""
         check_num_slots(num_slots)
         return self._num_slots // next_power_of_two(num_slots)
 

@@ -40,8 +40,8 @@ def contiguous_breakdown(
         allocator: the allocator that divides the cache into regions.
         reserved: all allocated regions.
         next_request: slots that the next request will reserve. A free region smaller than that counts as
-            external fragmentation; a larger one counts as free as a whole. If no request waits, pass 1:
-            then every unallocated slot counts as free.
+            external fragmentation; a larger one counts entirely as free. If no request waits, pass 1. In that
+            case every unallocated slot counts as free.
     """
     token_states = at_end = requested = 0
     for each in reserved:

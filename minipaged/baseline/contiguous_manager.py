@@ -1,8 +1,8 @@
 """ContiguousManager: the baseline without blocks. Each sequence has its own region of slots.
 
 The token at a position is in slot `region start + position`, so attention needs no table. But memory must
-be reserved for the longest that a sequence may get (paper, section 3). `kv/breakdown.py` counts what that
-wastes.
+be reserved for the greatest length that a sequence may reach (paper, section 3). `kv/breakdown.py` counts the
+slots that this wastes.
 
 All memory is taken when a request is admitted, so no request is ever preempted for lack of memory. Nothing
 is shared: a fork copies all slots of its parent. Systems before the paper's copied their beams in the same
@@ -39,7 +39,7 @@ class Reservation:
 
     Attributes:
         held: the sequences that have begun, each with its region.
-        spare: regions for sequences that have not begun: samples before they fork, and beams.
+        spare: regions for sequences that have not begun, such as samples that are not forked yet, and beams.
     """
 
     held: dict[Sequence, Region] = field(default_factory=dict)
@@ -53,16 +53,16 @@ class Reservation:
 class ContiguousManager(KVManager):
     """A `KVManager` that gives each sequence one region of a `RegionAllocator`.
 
-    The cache has as many slots as a paged one with the same number of bytes. All of them are usable: a
-    paged pool loses its null block to padding, and a contiguous cache has no null block.
+    The cache has as many slots as a paged one with the same number of bytes. All of them are usable. Only a
+    paged cache needs a null block, which pads its block tables.
 
     Args:
         allocator: divides the slots into regions.
-        block_size: tokens per block. It is only the unit of the counts in `EngineStats`.
+        block_size: tokens per block. It is used only as the unit of the counts in `EngineStats`.
         reserve: the rule for how many slots a sequence gets.
         max_model_len: the longest prompt plus output, in tokens.
-        copy_slots: copies a region's contents. `fork` calls it at once, since the parent may end before
-            the child is scheduled, and its region may then go to another request.
+        copy_slots: copies a region's contents. `fork` calls it at once, since the parent may end before the
+            child is scheduled. The parent's region may then go to another request.
     """
 
     def __init__(
@@ -84,9 +84,10 @@ class ContiguousManager(KVManager):
         self._owners: dict[Sequence, Reservation] = {}
 
     def admit(self, request: Request, hits: list[CachedBlock]) -> bool:
-        """Reserve one region for each sequence that the request can have at a time, or none at all."""
+        """Reserve a region for each sequence that the request can have at once, or no region at all."""
         num_slots = self._slots_for(len(request.prompt_token_ids), request.max_tokens)
-        # Recorded first, so that `free_request` finds every region even after an interrupt in this loop.
+        # The reservation is recorded first, so that `free_request` finds every region even after an
+        # interrupt in this loop.
         reservation = self._reservations[request] = Reservation()
         for _ in range(request.num_seqs):
             start = self.allocator.allocate(num_slots)
@@ -101,7 +102,7 @@ class ContiguousManager(KVManager):
         self._hold(seq, self._reservations[request])
 
     def append(self, seq: Sequence, num_tokens: int) -> list[BlockCopy] | None:
-        """Nothing to do: the region is long enough for every token that the sequence may get."""
+        """Do nothing, because the region is long enough for every token that the sequence may get."""
         return []
 
     def fork(self, parent: Sequence, child: Sequence, num_tokens: int) -> None:
@@ -172,7 +173,7 @@ class ContiguousManager(KVManager):
         """Always true: an admitted request already has all the memory that it will ever need."""
         return True
 
-    # What there is, and what is used
+    # How much memory there is, and how much is used
 
     @property
     def num_free_blocks(self) -> int:
@@ -199,8 +200,9 @@ class ContiguousManager(KVManager):
         """Compare the allocator, the reservations and the regions of all unfinished requests.
 
         Raises:
-            InvariantError: a region has no holder or two; a request runs without a reservation, or has
-                one but does not run; a sequence has more computed tokens than its region has slots.
+            InvariantError: a region has no holder or two holders, a request runs without a reservation, a
+                request has a reservation but does not run, or a sequence has more computed tokens than its
+                region has slots.
         """
         self.allocator.check_invariants()
         running = {request for request in requests if request.status is RequestStatus.RUNNING}

@@ -1,7 +1,7 @@
 """FirstFitAllocator: each region is taken from the first gap that is large enough.
 
 This is the simplest way to divide memory into pieces of any size. A freed region merges with its free
-neighbours at once. Even so, the free slots become scattered over many gaps: external fragmentation.
+neighbours at once. Even so, the free slots become scattered over many gaps. This is external fragmentation.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from minipaged.errors import InvariantError
 
 
 class AllocateFirstFit(Protocol):
-    """The seam of `allocate_first_fit`."""
+    """The signature of `allocate_first_fit`, for functions that replace it in the engine."""
 
     def __call__(self, free: list[Region], num_slots: int) -> int | None: ...
 
 
 class FreeFirstFit(Protocol):
-    """The seam of `free_first_fit`."""
+    """The signature of `free_first_fit`, for functions that replace it in the engine."""
 
     def __call__(self, free: list[Region], region: Region) -> None: ...
 
@@ -29,11 +29,11 @@ def allocate_first_fit(free: list[Region], num_slots: int) -> int | None:
     """Take `num_slots` slots from the front of the first free region that is large enough.
 
     Args:
-        free: the free regions, in order of their starts; no two touch. Changed in place.
+        free: the free regions, in order of their starts. No two touch. The list is changed in place.
         num_slots: at least 1.
 
     Returns:
-        The first slot taken. `None`, with nothing changed, if no region is large enough.
+        The first slot taken. `None` if no region is large enough; in that case nothing has changed.
 
     >>> free = [Region(0, 3), Region(5, 4)]
     >>> allocate_first_fit(free, 4), free

@@ -1,4 +1,4 @@
-"""The managers without blocks in an engine that is observed: they tell what happens to regions."""
+"""The managers without blocks that emit events. An engine uses them if it has an observer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from minipaged.request import Request, Sequence
 
 
 class ObservedContiguousManager(ContiguousManager, Observed):
-    """A `ContiguousManager` that tells what it does."""
+    """A `ContiguousManager` that emits events for what it does."""
 
     @cached_property
     def _told(self) -> set[int]:
-        """The starts of the regions that the observer knows of; not those of a request that is refused."""
+        """The starts of the regions that were announced. A refused request announces none."""
         return set()
 
     def admit(self, request: Request, hits: list[CachedBlock]) -> bool:
@@ -71,7 +71,7 @@ class ObservedContiguousManager(ContiguousManager, Observed):
 
 
 class ObservedUncachedManager(UncachedManager, Observed):
-    """An `UncachedManager` that tells what it does."""
+    """An `UncachedManager` that emits events for what it does."""
 
     def admit(self, request: Request, hits: list[CachedBlock]) -> bool:
         is_admitted = super().admit(request, hits)

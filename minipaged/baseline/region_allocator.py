@@ -15,7 +15,7 @@ from minipaged.errors import ConfigError, InvariantError
 
 @dataclass(frozen=True, order=True)
 class Region:
-    """Slots `start` to `end - 1`."""
+    """The slots from `start` to `end - 1`."""
 
     start: int
     num_slots: int
@@ -30,17 +30,20 @@ class RegionAllocator(Protocol):
 
     @property
     def num_slots(self) -> int:
-        """All slots, free or not."""
+        """The number of all slots, free or not."""
         ...
 
     @property
     def num_free_slots(self) -> int:
-        """Slots in no allocated region. If they are in several gaps, `allocate` may fail for fewer slots."""
+        """The number of slots outside all allocated regions.
+
+        If they are scattered over several gaps, `allocate` may fail even for a smaller number of slots.
+        """
         ...
 
     @property
     def largest_free_region(self) -> int:
-        """The largest region that `allocate` could give now, in slots; 0 if no slot is free."""
+        """The size of the largest region that `allocate` could return now, in slots. 0 if no slot is free."""
         ...
 
     def free_regions(self) -> list[Region]:
@@ -62,7 +65,7 @@ class RegionAllocator(Protocol):
         """Take a region of at least `num_slots` slots.
 
         Returns:
-            Its first slot. `None`, with nothing changed, if no free region is that large.
+            The region's first slot. `None` if no free region is that large; in that case nothing has changed.
 
         Raises:
             ConfigError: `num_slots` is less than 1.

@@ -1,6 +1,7 @@
 """Writing keys and values into a region of the KV cache, and reading them.
 
-The token at a position is in slot `region start + position`, so both are a slice (paper, section 3).
+The token at a position is in slot `region start + position`, so writing and reading each use one slice of the
+cache (paper, section 3).
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from torch import Tensor
 
 
 class WriteRegion(Protocol):
-    """The seam of `write_region`."""
+    """The signature of `write_region`, for functions that replace it in the engine."""
 
     def __call__(self, slots: Tensor, start: int, position: int, key: Tensor, value: Tensor) -> None: ...
 
 
 class ReadRegion(Protocol):
-    """The seam of `read_region`."""
+    """The signature of `read_region`, for functions that replace it in the engine."""
 
     def __call__(self, slots: Tensor, start: int, num_tokens: int) -> tuple[Tensor, Tensor]: ...
 

@@ -19,7 +19,7 @@ def slots_to_reserve(
       length in advance, so it can use only this rule.
     - `"pow2"`: slots for the prompt, and for the output length rounded up to a power of two. That is at
       most twice the output: 25 tokens get 32 slots. A real server cannot do this, since it does not know
-      the output length; the paper allows it to the baseline.
+      the output length; the paper lets the baseline do it anyway.
     - `"oracle"`: exactly the slots that will be used, as if the output length were known. The last output
       token is sampled but never computed, so it needs no slot.
 

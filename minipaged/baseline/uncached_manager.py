@@ -2,7 +2,7 @@
 
 This is the simplest engine. Each step computes a sequence again from its first token, so the n-th token
 costs the work of n tokens. A token still counts as computed after its step, because the token after it is
-known. Only its keys and values are gone.
+known. Only its keys and values are not kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minipaged.request import Request, Sequence
 
 
 class UncachedManager(KVManager):
-    """A `KVManager` without memory: all counts and shares are 0, and every request fits.
+    """A `KVManager` without memory: all its counts and fractions are 0, and every request fits.
 
     Args:
         block_size: the engine's setting, which has no effect here.
@@ -32,13 +32,13 @@ class UncachedManager(KVManager):
         return True
 
     def begin(self, request: Request, seq: Sequence, hits: list[CachedBlock]) -> None:
-        """Nothing to do: the sequence has no computed tokens."""
+        """Do nothing, because the sequence has no computed tokens."""
 
     def append(self, seq: Sequence, num_tokens: int) -> list[BlockCopy] | None:
         return []
 
     def fork(self, parent: Sequence, child: Sequence, num_tokens: int) -> None:
-        """Nothing to share or copy: the child only takes over the number of computed tokens."""
+        """Share and copy nothing. The child only takes over the number of computed tokens."""
         child.num_computed_tokens = num_tokens
 
     def free(self, seq: Sequence) -> None:

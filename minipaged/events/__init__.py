@@ -1,8 +1,8 @@
-"""What an engine tells its observer, event by event, in the order in which it happens.
+"""The events that an engine passes to its observer, in the order in which they happen.
 
-An observer is a function that takes an event: `LLMEngine(config, observer=print)`. Names follow vLLM's where
-vLLM has one (its KV events `BlockStored`, `BlockRemoved`, `AllBlocksCleared`). `minipaged/trace/` writes the
-events to a file and rebuilds the engine's state from them.
+An observer is a function that takes an event: `LLMEngine(config, observer=print)`. Events that vLLM has too
+keep the names that they have there (`BlockStored`, `BlockRemoved`, `AllBlocksCleared`). `minipaged/trace/`
+writes the events to a file and rebuilds the engine's state from them.
 
 A *sequence id* is a number that no other sequence of the engine has. `RequestAdded` and `SequenceForked`
 introduce them. Times are seconds since the first event that has one.
@@ -87,8 +87,8 @@ Event = (
 )
 
 Observer = Callable[[Event], None]
-"""A function that is given each event of an engine. If it raises, the engine goes on without it, and
-warns."""
+"""A function that is called with each event of an engine. If it raises an error, the engine logs a warning
+and never calls it again."""
 
 __all__ = [
     "AllBlocksCleared",

@@ -28,7 +28,10 @@ class RegionHeld:
 
 @dataclass(frozen=True, slots=True)
 class RegionReturned:
-    """A sequence uses its region no longer; the request keeps it. The sequence has no computed tokens."""
+    """A sequence no longer uses its region, but its request keeps the region.
+
+    The sequence has no computed tokens afterwards.
+    """
 
     seq_id: int
     start: int

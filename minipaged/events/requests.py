@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RequestAdded:
-    """A request waits. Its first sequence is `seq_id`, with the prompt as its tokens.
+    """A request was added, and waits. Its first sequence is `seq_id`, and its tokens are the prompt.
 
     Attributes:
         prompt_texts: the text of each prompt token; empty without a tokenizer.
         max_tokens: the most output tokens of each sequence.
-        num_seqs: its samples or beams.
+        num_seqs: the number of its samples or beams.
         is_beam_search: whether `num_seqs` counts beams.
-        rank: the waiting and the swapped requests are sorted by it, smallest first.
+        rank: the key by which waiting and swapped requests are sorted, smallest first.
     """
 
     request_id: str
@@ -53,8 +53,8 @@ class RequestAdmitted:
 class RequestPreempted:
     """A running request will lose all its blocks, and wait again. `BlocksReleased` follows for each sequence.
 
-    If its blocks are swapped out, `BlocksSwappedOut` comes before `BlocksReleased`, and the request is among
-    the swapped ones.
+    If its blocks are swapped out, `BlocksSwappedOut` comes before `BlocksReleased`, and the request joins the
+    swapped requests.
     """
 
     request_id: str

@@ -9,12 +9,12 @@ from minipaged.choices import FinishReason
 
 @dataclass(frozen=True, slots=True)
 class EngineStarted:
-    """The settings that a reader of the other events needs; names as in `EngineConfig`.
+    """The settings that a reader of the other events needs. Their names are those of `EngineConfig`.
 
     Attributes:
-        stage: the stage of the course whose settings these are; `None` if it is none of them.
+        stage: the stage of the course that has these settings; `None` if no stage has them.
         num_blocks: blocks in the pool, the null block (block 0) included. A contiguous cache has
-            `num_blocks * block_size` slots. 0 without a cache.
+            `num_blocks * block_size` slots. 0 in an engine without a cache.
         num_cpu_blocks: blocks of CPU memory for swapping.
     """
 
@@ -42,7 +42,7 @@ class StepPlanned:
     """The plan of a step: sequence `seq_ids[i]` computes `num_tokens[i]` tokens from position `starts[i]` on.
 
     Attributes:
-        step: its number, from 1. A step that fails gives its number to the next one.
+        step: the step's number, counted from 1. The step after a failed step has the same number again.
         began: when planning began. `time` is when it ended.
     """
 
@@ -56,7 +56,7 @@ class StepPlanned:
 
 @dataclass(frozen=True, slots=True)
 class StepExecuted:
-    """The planned tokens are computed."""
+    """The tokens of the planned step have been computed."""
 
     time: float
 
@@ -66,8 +66,8 @@ class TokenSampled:
     """A token was appended to a sequence.
 
     Attributes:
-        text: what it adds to the output's text. Empty while a character is incomplete or may begin a stop
-            string.
+        text: the text that the token adds to the output. Empty while a character is incomplete, or while the
+            text may be the beginning of a stop string.
     """
 
     seq_id: int
@@ -77,9 +77,10 @@ class TokenSampled:
 
 @dataclass(frozen=True, slots=True)
 class BeamsChosen:
-    """A beam search went on by one token: `token_ids[i]` was appended to `seq_ids[i]`, best beam first.
+    """A beam search added one token to each beam: `token_ids[i]` was appended to `seq_ids[i]`, best beam
+    first.
 
-    The other sequences of the request are dropped; they hold no memory.
+    The other sequences of the request were dropped, and hold no memory.
     """
 
     request_id: str
@@ -98,10 +99,11 @@ class SequenceFinished:
 
 @dataclass(frozen=True, slots=True)
 class StepFinished:
-    """The results of a step are taken in.
+    """The results of a step are recorded, and the step has ended.
 
-    The counts are the engine's own, for comparison with the state that the events lead to. `num_free` is the
-    number of free blocks; in a contiguous cache, of the free slots divided by the block size.
+    The counts are the engine's own. A reader can compare them with the state that it rebuilt from the events.
+    `num_free` is the number of free blocks. In a contiguous cache, it is the number of free slots divided by
+    the block size.
     """
 
     step: int
@@ -114,10 +116,10 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True)
 class StepFailed:
-    """A step was undone. Requests that may have been half changed have lost their memory, and wait.
+    """A step failed and was undone. Requests that it may have half changed lost their memory, and wait.
 
-    An interrupt may have come between a change and its event. So no event tells how the step was undone, and
-    this one states all that is held afterwards.
+    An interrupt may have come between a change and its event. So there are no events for the undoing.
+    Instead, this event lists all that is held afterwards.
 
     Attributes:
         waiting: the requests that lost their memory.
@@ -136,8 +138,8 @@ class StepFailed:
 
 @dataclass(frozen=True, slots=True)
 class EngineReset:
-    """The bookkeeping could not be trusted after an error: all requests were dropped, and all memory is
-    free."""
+    """The engine could not trust its bookkeeping after an error. It dropped all requests and freed all
+    memory."""
 
     time: float
     error: str

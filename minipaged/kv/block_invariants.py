@@ -1,4 +1,4 @@
-"""What must hold between the block pool and all block tables."""
+"""Checks that the block pool and all block tables agree."""
 
 from __future__ import annotations
 

@@ -77,15 +77,17 @@ class BlockManager(KVManager):
         copies = self._append(table, 0 if self._copies_forks else start, end, size, self.pool)
         if copies is None or self._hasher is None:
             return copies
-        # The first block that is written may be cached, when a fork outlives its parent: the parent had
-        # filled and cached it. Its contents are about to change. The blocks after it are new.
+        # The first block that is written may be cached, if the parent of a fork filled and cached it before
+        # the parent ended. Uncache it, because its contents are about to change. The blocks after it are new.
         block_id = table[start // size]
         if self.pool.is_cached(block_id):
             self._uncache(block_id)
         return copies
 
     def fork(self, parent: Sequence, child: Sequence, num_tokens: int) -> None:
-        """Let `child` share the blocks of the parent's first `num_tokens` tokens. It has no blocks yet.
+        """Let `child` share the blocks of the parent's first `num_tokens` tokens.
+
+        `child` has no blocks yet.
 
         Both sequences begin with these tokens, and the parent has computed them. The last block may be
         only partly filled by them. It is shared too, and the sequence that writes into it first copies it.
@@ -99,7 +101,7 @@ class BlockManager(KVManager):
         child.num_computed_tokens = num_tokens
 
     def free(self, seq: Sequence) -> None:
-        """Free the sequence's blocks. Afterwards it has no computed tokens.
+        """Free the sequence's blocks. Afterwards the sequence has no computed tokens.
 
         The last block is freed first, so that the tail of a prefix is evicted before its head.
         """
@@ -115,7 +117,7 @@ class BlockManager(KVManager):
     def admit(self, request: Request, hits: list[CachedBlock]) -> bool:
         """Admit a waiting request if all of its known tokens fit; see `KVManager.admit`.
 
-        It gets only the hit blocks now, and the other blocks when they are needed.
+        The request gets only the hit blocks now. It gets the other blocks when they are needed.
         """
         if not self.can_admit(request, hits):
             return False
@@ -150,7 +152,7 @@ class BlockManager(KVManager):
         return hits
 
     def adopt_prefix(self, seq: Sequence, hits: list[CachedBlock]) -> None:
-        """Begin the empty block table of `seq` with the hits."""
+        """Append the hit blocks to the block table of `seq`, which is empty so far."""
         for hit in hits:
             self.pool.touch(hit.block_id)
             seq.block_table.append(hit.block_id)
@@ -161,7 +163,8 @@ class BlockManager(KVManager):
         """Cache the blocks that the first `num_tokens` tokens of `seq` fill.
 
         This may be called as soon as the tokens are scheduled, so that another request of the same step
-        can hit the blocks: in each layer, a step writes all keys and values before it reads any.
+        can hit the blocks. That is safe because, in each layer, a step writes all keys and values before it
+        reads any.
         """
         if self._hasher is None:
             return
@@ -247,14 +250,14 @@ class BlockManager(KVManager):
             )
 
     def surely_fit(self, requests: Iterable[Request]) -> bool:
-        """Sums the most that each request may need alone. Blocks that requests share only help."""
+        """Sum the most that each request may need alone. Sharing between requests only lowers the need."""
         most = sum(
             self.most_blocks(len(request.prompt_token_ids), request.max_tokens, request.num_seqs)
             for request in requests
         )
         return most <= self.num_blocks - 1
 
-    # What there is, and what is used
+    # How much memory there is, and how much is used
 
     @property
     def num_free_blocks(self) -> int:

@@ -74,7 +74,7 @@ class BlockPool:
         return block_id
 
     def touch(self, block_id: int) -> None:
-        """Add a reference. A free block (a prefix hit) leaves the queue.
+        """Add a reference to a block. A block that was free, as in a prefix hit, leaves the queue.
 
         Raises:
             InvariantError: the block is the null block.
@@ -86,7 +86,7 @@ class BlockPool:
         self.ref_cnt[block_id] += 1
 
     def release(self, block_id: int) -> None:
-        """Drop a reference. The last one puts the block back into the queue.
+        """Drop a reference to a block. If it was the last one, the block returns to the queue.
 
         Raises:
             InvariantError: the block is free already, or is the null block.
@@ -118,7 +118,7 @@ class BlockPool:
         self._cached[block_id] = cached
 
     def check_invariants(self) -> None:
-        """Compare the queue with the counts.
+        """Compare the queue with the reference counts.
 
         Raises:
             InvariantError: free + used + null is not the total, or a block is both free and used.

@@ -30,7 +30,7 @@ def translate(position: int, block_size: int) -> tuple[int, int]:
 
 
 class SlotMapping(Protocol):
-    """The seam of `slot_mapping`: any function with this signature can replace it in the engine."""
+    """The signature of `slot_mapping`: any function with this signature can replace it in the engine."""
 
     def __call__(self, block_ids: BlockIds, start: int, end: int, block_size: int) -> Slots: ...
 
@@ -73,13 +73,13 @@ def decode_slots(block_tables: BlockIds, positions: Positions, block_size: int) 
     """
     blocks, offsets = np.divmod(positions, block_size)  # [S] each
     block_ids = block_tables[np.arange(len(positions)), blocks].astype(np.int64)  # [S]
-    if not block_ids.all():  # no table names the null block, which only pads it
+    if not block_ids.all():  # a table never names the null block, so a 0 is padding
         raise IndexError("a position is past its sequence's block table")
     return block_ids * block_size + offsets
 
 
 class PadBlockTables(Protocol):
-    """The seam of `pad_block_tables`."""
+    """The signature of `pad_block_tables`, for functions that replace it in the engine."""
 
     def __call__(self, tables: Sequence[BlockIds]) -> BlockIds: ...
 
@@ -105,7 +105,7 @@ def pad_block_tables(tables: Sequence[BlockIds]) -> BlockIds:
 class BlockTable:
     """The physical blocks of one sequence, in the order of its logical blocks.
 
-    A growing int32 array. Appending is amortised O(1).
+    It is an int32 array that grows. Appending is amortised O(1).
 
     Attributes:
         ids: the block ids, int32 `[len(self)]`: a view of the array, valid until the next change. A step

@@ -19,7 +19,7 @@ class BlockUsage:
     """Block counts over the steps of a run, for one request or for a whole engine.
 
     Attributes:
-        num_copied_blocks: blocks copied because they were shared when written.
+        num_copied_blocks: blocks that were copied because they were shared when a sequence wrote into them.
         peak_blocks: the most physical blocks held in one step.
         logical_blocks: table entries, summed over the steps.
         physical_blocks: distinct blocks, summed over the steps.
@@ -52,13 +52,13 @@ class BlockUsage:
 
 
 class HasTable(Protocol):
-    """A `Sequence`, as far as its blocks are counted."""
+    """The part of a `Sequence` that is needed to count its blocks."""
 
     block_table: BlockTable
 
 
 class HoldsBlocks(Protocol):
-    """A `Request`, as far as its blocks are counted."""
+    """The part of a `Request` that is needed to count its blocks."""
 
     @property
     def block_usage(self) -> BlockUsage: ...

@@ -4,8 +4,8 @@ These are the paper's categories (section 3.1, Fig. 2 and Fig. 3), for a contigu
 
 Whether an empty slot will be used depends on the final length of its sequence. The paper replays outputs
 of known lengths. An engine does not know the final length, so it assumes the maximum: `max_tokens` output
-tokens. With `ignore_eos` and no stop condition this is exact. If a sequence ends earlier, some of what was
-counted as its *reservation* was really *internal fragmentation*.
+tokens. With `ignore_eos` and no stop condition this assumption is exact. If a sequence ends earlier, some of
+what was counted as its *reservation* was really *internal fragmentation*.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minipaged.request import Request
 
 @dataclass(frozen=True)
 class MemoryBreakdown:
-    """The slots of a KV cache, each counted once.
+    """The number of slots of a KV cache in each use. Each slot is counted once.
 
     Attributes:
         token_states: slots that hold the keys and values of a token of an unfinished sequence.
@@ -41,7 +41,7 @@ class MemoryBreakdown:
 
     @property
     def num_slots(self) -> int:
-        """All slots: the sum of the five. 0 in an engine without a cache."""
+        """The number of all slots: the sum of the five counts. 0 in an engine without a cache."""
         return sum(getattr(self, field.name) for field in fields(self))
 
     def __str__(self) -> str:
@@ -61,9 +61,9 @@ def paged_breakdown(pool: BlockPool, block_size: int, running: Iterable[Request]
     The null block is not counted, as in `BlockPool.usage`. A cached block with reference count 0 counts
     as free: a prefix hit may still find its contents, but it can be handed out at once.
 
-    The only waste is in blocks that are not full. If several sequences share such a block, the sequence
-    that will fill most of it counts: the others copy the block before they write, and the last one writes
-    in place.
+    The only waste is in blocks that are not full. If several sequences share such a block, only the sequence
+    that will fill most of it counts. All of them but the last copy the block before they write into it, and
+    the last one writes in place.
 
     Args:
         pool: the block pool.

@@ -1,4 +1,4 @@
-"""KVCache: the tensors behind the blocks."""
+"""KVCache: the tensors that hold the contents of the blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minipaged.transfer import to_device
 
 
 class WriteKV(Protocol):
-    """The seam of `write_kv`."""
+    """The signature of `write_kv`, for functions that replace it in the engine."""
 
     def __call__(self, kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor) -> None: ...
 
@@ -26,7 +26,7 @@ def write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor)
     Args:
         kv_layer: one layer's cache, `[2, num_blocks, block_size, num_kv_heads, head_dim]`.
         key: `[T, num_kv_heads, head_dim]`.
-        value: as `key`.
+        value: of the same shape as `key`.
         slot_mapping: int64 `[T]`, each `block_id * block_size + offset`. No slot occurs twice.
     """
     keys, values = kv_layer.flatten(1, 2).unbind(0)  # each [num_slots, num_kv_heads, head_dim]
@@ -35,7 +35,7 @@ def write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor)
 
 
 class CopyBlocks(Protocol):
-    """The seam of `copy_blocks`."""
+    """The signature of `copy_blocks`, for functions that replace it in the engine."""
 
     def __call__(self, kv_data: Tensor, copies: Sequence[BlockCopy]) -> None: ...
 
@@ -87,7 +87,7 @@ class KVCache:
 
     @property
     def slots(self) -> Tensor:
-        """A view by slot: `[num_layers, 2, num_blocks * block_size, num_kv_heads, head_dim]`."""
+        """A view of `data` by slot: `[num_layers, 2, num_blocks * block_size, num_kv_heads, head_dim]`."""
         return self.data.flatten(2, 3)
 
     def copy_slots(self, source: int, target: int, num_slots: int) -> None:
@@ -99,6 +99,6 @@ class KVCache:
         slots[:, :, target : target + num_slots] = slots[:, :, source : source + num_slots]
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
-        """Do a step's copies, if there are any."""
+        """Do a step's block copies, if there are any."""
         if copies:
             self._copy_blocks(self.data, copies)

@@ -25,7 +25,7 @@ class BlockCopy:
 
 
 class Table(Protocol):
-    """The methods of a block table that are used here. A list of block ids has them, and `BlockTable`."""
+    """The methods of a block table that are used here. Lists of block ids and `BlockTable` have them."""
 
     def append(self, block_id: int, /) -> None: ...
 
@@ -41,13 +41,13 @@ class Table(Protocol):
 
 
 class Fork(Protocol):
-    """The seam of `fork`."""
+    """The signature of `fork`, for functions that replace it in the engine."""
 
     def __call__(self, table: Sequence[int], ref_cnt: list[int]) -> Iterable[int]: ...
 
 
 class Append(Protocol):
-    """The seam of `append`."""
+    """The signature of `append`, for functions that replace it in the engine."""
 
     def __call__(
         self, table: Table, start: int, end: int, block_size: int, pool: BlockPool
@@ -55,7 +55,7 @@ class Append(Protocol):
 
 
 class Free(Protocol):
-    """The seam of `free`."""
+    """The signature of `free`, for functions that replace it in the engine."""
 
     def __call__(self, table: Table, ref_cnt: list[int]) -> Iterable[int]: ...
 
@@ -78,9 +78,9 @@ def append(table: Table, start: int, end: int, block_size: int, pool: BlockPool)
     This grows the table, and copies on write: a block with more than one reference is replaced by a new
     block. A block with one reference is written in place.
 
-    The reference to a copied block is dropped now, although its contents are copied later. That is safe:
-    another table still names the block, a step does all its copies before its writes, and the copies read
-    all sources before they write any target.
+    The reference to a copied block is dropped now, although its contents are copied later. That is safe for
+    three reasons: another table still names the block, a step does all its copies before its writes, and the
+    copies read all sources before they write any target.
 
     Returns:
         The copies to do before these tokens are written. `None` if the pool has too few free blocks;
@@ -88,7 +88,7 @@ def append(table: Table, start: int, end: int, block_size: int, pool: BlockPool)
     """
     first, num_held = start // block_size, len(table)
     if first + 1 == num_held and end <= num_held * block_size and pool.ref_cnt[table[first]] == 1:
-        return []  # all tokens go to the last block, which is not shared: most steps of a decode
+        return []  # as in most decode steps, all tokens go to the last block, and it is not shared
     num_blocks = blocks_needed(end, block_size)
     shared = [i for i in range(first, min(num_blocks, num_held)) if pool.ref_cnt[table[i]] > 1]
     if len(shared) + max(0, num_blocks - num_held) > pool.num_free:
@@ -105,7 +105,7 @@ def append(table: Table, start: int, end: int, block_size: int, pool: BlockPool)
 
 
 def free(table: Table, ref_cnt: list[int]) -> list[int]:
-    """Drop one reference to each block of a table, from the last block to the first; empty the table.
+    """Drop one reference to each block of a table, from the last block to the first, and empty the table.
 
     Returns:
         The blocks whose reference count is now 0, in that order.

@@ -1,7 +1,8 @@
-"""EventStream: hands an engine's events to its observer. The observed managers and schedulers share one.
+"""EventStream: hands an engine's events to its observer. All observed parts of the engine share one stream.
 
-An engine without an observer has no stream, and its manager, scheduler and processors are the plain classes.
-So they pay nothing. With an observer they are subclasses that tell what the plain methods have done.
+An engine without an observer has no stream, and uses the plain classes for its manager, scheduler and
+processors. So events cost it nothing. An engine with an observer uses subclasses, which emit an event after
+the plain method has done its work.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class Observed:
-    """A part of an engine that tells what it does.
+    """A part of an engine that emits events for what it does.
 
     Attributes:
-        events: set by `observe` before the part is used.
+        events: the stream that takes the events. `observe` sets it before the part is used.
     """
 
     events: EventStream
@@ -31,15 +32,16 @@ class Observed:
 class EventStream:
     """Gives sequences their ids, and events their times.
 
-    An observer that raises is left out from then on, with a warning: it must not end a run.
+    If the observer raises an error, the stream logs a warning and never calls it again. So an observer cannot
+    end a run.
 
     Args:
         observer: is called with each event.
-        clock: the time in seconds; the stream counts from the first event that has a time.
+        clock: returns the time in seconds. Event times are counted from the first event that has a time.
 
     Attributes:
-        token_text: the text of a token; `None` without a tokenizer.
-        num_steps: the steps that have finished.
+        token_text: returns the text of a token; `None` without a tokenizer.
+        num_steps: how many steps have finished.
     """
 
     def __init__(self, observer: Observer, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,13 +56,13 @@ class EventStream:
         self._is_muted = False
 
     def observe(self, *parts: object) -> None:
-        """Let those of the parts tell what they do that can."""
+        """Connect this stream to those parts that are `Observed`."""
         for part in parts:
             if isinstance(part, Observed):
                 part.events = self
 
     def emit(self, event: Event) -> None:
-        """Call the observer."""
+        """Call the observer with an event."""
         if self._observer is None or self._is_muted:
             return
         try:
@@ -71,7 +73,7 @@ class EventStream:
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """Tell nothing meanwhile: for an undoing, whose details would follow changes that were not told."""
+        """Emit nothing while a failed step is undone, since some of its changes may have had no event."""
         self._is_muted = True
         try:
             yield
@@ -86,7 +88,7 @@ class EventStream:
         return round(time - self._start, 6)
 
     def id_of(self, seq: Sequence) -> int:
-        """The sequence's id. At its first use this is the next number."""
+        """The sequence's id. A sequence without an id gets the next number."""
         seq_id = self._ids.get(seq)
         if seq_id is None:
             seq_id = self._ids[seq] = self._num_ids
@@ -94,14 +96,14 @@ class EventStream:
         return seq_id
 
     def admitted(self, request: Request) -> None:
-        """Tell that a waiting request was admitted."""
+        """Emit the event that a waiting request was admitted, or resumed if it had been admitted before."""
         num_cached_tokens = request.unfinished[0].num_computed_tokens
         kind = RequestResumed if request in self._admitted else RequestAdmitted
         self.emit(kind(request.request_id, num_cached_tokens))
         self._admitted.add(request)
 
     def forked(self, parent: Sequence, child: Sequence) -> None:
-        """Tell that a sequence began with the memory of another one."""
+        """Emit the event that a sequence began with the memory of another sequence."""
         block_ids = tuple(child.block_table)
         num_tokens = child.num_computed_tokens
         self.emit(SequenceForked(self.id_of(parent), self.id_of(child), child.index, num_tokens, block_ids))

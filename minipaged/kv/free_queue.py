@@ -1,12 +1,12 @@
-"""The free blocks, as a doubly linked list: O(1) at both ends and in the middle.
+"""The free blocks, as a doubly linked list. All operations take O(1), at both ends and in the middle.
 
 The middle matters because a prefix hit may take any free block out of the queue. vLLM uses such a list
 too (`v1/core/kv_cache_utils.py`, `FreeKVCacheBlockQueue`), with one object for each block. Here a block
-is only a number, and the links are two lists of integers: a pool of a million blocks needs no million
-objects.
+is only a number, and the links are two lists of integers, so a pool of a million blocks does not need a
+million objects.
 
-The front of the queue is handed out first. If that block is cached, it is evicted. `BlockPool.put_back`
-decides at which end a freed block waits.
+The block at the front of the queue is handed out first. If that block is cached, it is evicted.
+`BlockPool.put_back` decides at which end a freed block waits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FreeQueue(Protocol):
 
 
 class MakeFreeQueue(Protocol):
-    """The seam of `full_queue`."""
+    """The signature of `full_queue`, for functions that replace it in the engine."""
 
     def __call__(self, num_blocks: int) -> FreeQueue: ...
 
@@ -79,7 +79,7 @@ class FreeBlockQueue:
         self._length -= 1
 
     def push_back(self, block_id: int) -> None:
-        """Add a block at the end: it is reused last.
+        """Add a block at the end, where it is reused last.
 
         Raises:
             KeyError: the block is in the queue already, or there is no such block.
@@ -87,11 +87,11 @@ class FreeBlockQueue:
         self._insert_before(self._end, block_id)
 
     def push_front(self, block_id: int) -> None:
-        """Add a block at the front: it is reused next. Raises as `push_back` does."""
+        """Add a block at the front, where it is reused next. Raises as `push_back` does."""
         self._insert_before(self._next[self._end], block_id)
 
     def _insert_before(self, after: int, block_id: int) -> None:
-        if not 0 <= block_id < self._end:  # it would overwrite the sentinel's links
+        if not 0 <= block_id < self._end:  # such an id would overwrite the sentinel's links
             raise KeyError(f"block {block_id} is none of the {self._end} blocks")
         if block_id in self:
             raise KeyError(f"block {block_id} is in the free queue already")
@@ -114,7 +114,7 @@ class FreeBlockQueue:
 
 
 def full_queue(num_blocks: int) -> FreeBlockQueue:
-    """The free queue of a new pool of `num_blocks`: all blocks but block 0, in ascending order."""
+    """The free queue of a new pool: all of its `num_blocks` blocks but block 0, in ascending order."""
     queue = FreeBlockQueue(num_blocks)
     for block_id in range(1, num_blocks):
         queue.push_back(block_id)

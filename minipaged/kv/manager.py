@@ -1,8 +1,8 @@
 """KVManager: the interface through which the scheduler gives KV memory to sequences.
 
-Each `kv_layout` has its own: `kv.block_manager.BlockManager`, `baseline.contiguous_manager.ContiguousManager`
-and `baseline.uncached_manager.UncachedManager`. Methods for features that only some layouts have, such as
-prefix reuse, do nothing by default.
+Each `kv_layout` setting has its own manager: `kv.block_manager.BlockManager`,
+`baseline.contiguous_manager.ContiguousManager` and `baseline.uncached_manager.UncachedManager`. Methods for
+features that only some layouts have, such as prefix reuse, do nothing by default.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class KVManager(ABC):
 
     @abstractmethod
     def free(self, seq: Sequence) -> None:
-        """Free the memory of a sequence, if it holds any. Afterwards it has no computed tokens."""
+        """Free the memory of a sequence, if it holds any. Afterwards the sequence has no computed tokens."""
 
     @abstractmethod
     def free_request(self, request: Request) -> None:
-        """Free the memory of all sequences of a request, and what is reserved for others."""
+        """Free the memory of all sequences of a request, and the memory reserved for its later sequences."""
 
     # Whether requests fit
 
@@ -92,7 +92,7 @@ class KVManager(ABC):
             requests: the running requests, and the one that is about to join them.
         """
 
-    # What there is, and what is used
+    # How much memory there is, and how much is used
 
     @property
     @abstractmethod
@@ -106,7 +106,7 @@ class KVManager(ABC):
 
     @property
     def num_blocks_in_tables(self) -> int:
-        """How many blocks at least one block table names."""
+        """The number of blocks that at least one block table names."""
         return 0
 
     @abstractmethod
@@ -120,10 +120,10 @@ class KVManager(ABC):
 
     @abstractmethod
     def check_invariants(self, requests: Iterable[Request]) -> None:
-        """Check the memory's bookkeeping against what all unfinished requests hold.
+        """Check that the manager's bookkeeping matches the memory that all unfinished requests hold.
 
         Raises:
-            InvariantError: they disagree, which is a bug.
+            InvariantError: the two disagree, which is a bug.
         """
 
     # Prefix reuse. A layout without blocks cannot reuse prefixes, and keeps these defaults.

@@ -1,4 +1,4 @@
-"""The block manager and the swap space of an engine that is observed: they tell what happens to blocks."""
+"""The block manager and the swap space that emit events. An engine uses them if it has an observer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def short_hash(block_hash: bytes) -> str:
 
 
 class ObservedBlockManager(BlockManager, Observed):
-    """A `BlockManager` that tells what it does."""
+    """A `BlockManager` that emits events for what it does."""
 
     def admit(self, request: Request, hits: list[CachedBlock]) -> bool:
         is_admitted = super().admit(request, hits)
@@ -95,7 +95,7 @@ class ObservedBlockManager(BlockManager, Observed):
 
 
 class ObservedSwapSpace(SwapSpace, Observed):
-    """A `SwapSpace` that tells what it does."""
+    """A `SwapSpace` that emits events for what it does."""
 
     def swap_out(self, request: Request, moved_from: Mapping[int, int]) -> list[BlockSwap] | None:
         tables = {seq: tuple(seq.block_table) for seq in request.sequences if len(seq.block_table)}
@@ -117,7 +117,7 @@ class ObservedSwapSpace(SwapSpace, Observed):
         return swaps
 
     def discard(self, request: Request) -> None:
-        # At the end of `swap_in`, the sequences have their blocks again.
+        # `swap_in` also calls this at its end. Its sequences have blocks again, so they have lost nothing.
         lost = [seq for seq in request.sequences if seq.cpu_block_table and not len(seq.block_table)]
         super().discard(request)
         for seq in lost:

@@ -21,7 +21,7 @@ ROOT_PREFIX_ID = 0
 
 @dataclass(frozen=True)
 class PrefixBlock:
-    """What one full block holds.
+    """The contents of one full block.
 
     Attributes:
         block_hash: the hash by which the block is looked up.
@@ -82,7 +82,7 @@ class PrefixCache:
         return None if contents is None else self._by_hash[contents.block_hash][block_id]
 
     def contents(self, block_id: int) -> PrefixBlock:
-        """What a cached block holds.
+        """The contents of a cached block.
 
         Raises:
             KeyError: the block is not cached.

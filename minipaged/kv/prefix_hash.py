@@ -5,7 +5,7 @@
 The parent's hash covers the whole prefix. So two blocks with the same tokens after different prefixes
 have different hashes. A sequence's first block has the parent hash `NONE_HASH`.
 
-There are four algorithms. Their names and their hashes, byte for byte, are vLLM's:
+There are four algorithms. They have the same names as vLLM's, and produce the same bytes:
 
 | name          | bytes that are hashed                 | hash     | digest   |
 |---------------|---------------------------------------|----------|----------|
@@ -17,9 +17,9 @@ There are four algorithms. Their names and their hashes, byte for byte, are vLLM
 The two that pickle give equal hashes only among Python versions with the same highest protocol (5 from
 Python 3.8 to at least 3.14). To share hashes between programs, use `sha256_cbor`.
 
-There is a second problem with pickle. If one object occurs twice in a value, pickle writes a reference the
-second time. It writes two equal objects in full. The keys made here are interned, so that equal keys always
-give equal bytes.
+There is a second problem with pickle. If the same object occurs twice in a value, pickle writes it once, and
+then a reference to it. If two different objects are equal, pickle writes both in full. The keys made here are
+interned, so that equal keys always give equal bytes.
 
 Sources: vLLM, `utils/hashing.py` and `v1/core/kv_cache_utils.py` (`hash_block_tokens`,
 `generate_block_hash_extra_keys`, `resolve_none_hash_seed`).
@@ -51,7 +51,7 @@ DEFAULT_SEED = "vllm-none-hash"
 
 
 class HashFunction(Protocol):
-    """Hashes a block, as (parent hash, token ids, extra keys), or the seed string."""
+    """Hashes a block, given as (parent hash, token ids, extra keys). It also hashes the seed string."""
 
     def __call__(self, value: HashInput, /) -> bytes: ...
 
@@ -98,9 +98,9 @@ def hash_function(algorithm: HashAlgorithm) -> HashFunction:
 def none_hash(algorithm: HashAlgorithm, environ: Mapping[str, str] = os.environ) -> bytes:
     """NONE_HASH = H(seed): the parent hash of first blocks.
 
-    The seed is `PYTHONHASHSEED` if that is set. Otherwise it depends on the algorithm. The two
-    cryptographic ones use a fixed string, so that processes agree. The two xxhash ones use 32 random
-    bytes in hex: an attacker who knew the seed could make blocks that collide.
+    The seed is `PYTHONHASHSEED` if that is set. Otherwise the seed depends on the algorithm. The two
+    cryptographic algorithms use a fixed string, so that processes agree. The two xxhash algorithms use 32
+    random bytes in hex, because an attacker who knew the seed could make blocks that collide.
     """
     seed = environ.get("PYTHONHASHSEED")
     if seed is None:
@@ -125,7 +125,7 @@ def hash_block(
 
 @dataclass(frozen=True)
 class Adapter:
-    """A LoRA adapter: its KV differs from the base model's."""
+    """A LoRA adapter. The keys and values that it leads to differ from the base model's."""
 
     name: str
     path: str
@@ -188,7 +188,7 @@ class PrefixHasher:
 
     Args:
         algorithm: one of the four names.
-        environ: the variables in which `PYTHONHASHSEED` is looked up.
+        environ: the environment variables in which `PYTHONHASHSEED` is looked up.
         hash_fn: replaces the algorithm's hash function for blocks, but not for the seed. Tests pass one
             that always collides, to show that hits are verified.
 

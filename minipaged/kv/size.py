@@ -18,7 +18,7 @@ from minipaged.errors import ConfigError
 
 @dataclass(frozen=True)
 class KVShape:
-    """The sizes from which the bytes of one token's keys and values follow.
+    """The sizes that determine how many bytes one token's keys and values take.
 
     Attributes:
         num_layers: decoder layers. Each keeps its own keys and values.
@@ -27,7 +27,7 @@ class KVShape:
         dtype_bytes: bytes per number: 2 for float16 and bfloat16, 4 for float32.
 
     Raises:
-        ConfigError: a field that is not a positive integer.
+        ConfigError: a field is not a positive integer.
 
     >>> KVShape(num_layers=40, num_kv_heads=40, head_dim=128, dtype_bytes=2).bytes_per_token
     819200
@@ -81,7 +81,7 @@ def blocks_needed(num_tokens: int, block_size: int) -> int:
 
 
 def max_concurrency(num_blocks: int, block_size: int, max_model_len: int) -> float:
-    """How many requests of `max_model_len` tokens the pool holds at once. Not rounded to an integer.
+    """How many requests of `max_model_len` tokens the pool holds at once. The number is not rounded.
 
     This is the pool's blocks divided by the blocks that one such request needs. The null block counts,
     as in vLLM's log line, so that both programs report the same number.

@@ -4,9 +4,9 @@ This is the alternative to recomputation (paper, section 4.5). A block that sequ
 is saved once, and they share it again afterwards. A block that other requests hold is saved too, since it
 may be gone when the request resumes.
 
-A CPU block is a number from 0 on. It belongs to one request, so it needs no reference count. Block ids
-change hands when a step is planned; contents are copied when it is executed. The order of execution is:
-swaps out, swaps in, block copies, the step's own writes.
+A CPU block is a number from 0 on. It belongs to one request, so it needs no reference count. Sequences
+exchange their block ids when a step is planned. The contents are copied when the step is executed. The order
+of execution is: swaps out, swaps in, block copies, the step's own writes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class SwapSpace:
 
     Args:
         pool: the block pool.
-        num_cpu_blocks: how many CPU blocks there are. The number of blocks in the pool is always enough.
+        num_cpu_blocks: how many CPU blocks there are. A number equal to the number of blocks in the pool is
+            always enough.
         block_size: tokens per block.
     """
 
@@ -55,12 +56,12 @@ class SwapSpace:
 
         Args:
             request: all of its sequences are swapped out together.
-            moved_from: target to source of each block copy that is planned for this request but not done
-                yet. The contents of such a target are still in its source.
+            moved_from: maps the target to the source of each block copy that is planned for this request but
+                not done yet. The contents of such a target are still in its source.
 
         Returns:
             The copies to do. `None` if there are too few CPU blocks, or if the request was preempted
-            before and some of its sequences are not computed again yet; then nothing has changed.
+            before and some of its sequences are not computed again yet. In both cases nothing has changed.
         """
         if any(seq.num_computed_tokens == 0 for seq in request.unfinished):
             # The computed sequences may be beams that wait for the ones that are not computed yet. If
@@ -99,7 +100,7 @@ class SwapSpace:
                 writers[seq.cpu_block_table[written]] += 1
         holders = Counter(block for seq in restored for block in seq.cpu_block_table)
         for block, count in writers.items():
-            # Copy on write: the last sequence that holds a block writes in place.
+            # Each writer needs a copy of the block, but the last sequence that holds it writes in place.
             wanted += count if holders[block] > count else count - 1
         return wanted <= self._pool.num_free
 

@@ -17,15 +17,16 @@ from minipaged.kv.swap import BlockSwap
 from minipaged.transfer import to_device
 
 BYTES_AT_ONCE = 64 * 2**20
-"""The most bytes to collect on the device for one copy. They are free again for the next step."""
+"""The most bytes to collect in one buffer on the device before a copy. The next step can reuse its memory."""
 
 
 class SwapCache:
     """CPU memory for blocks, and the copies between it and the KV cache.
 
-    `data` is `[num_cpu_blocks, num_layers, 2, block_size, num_kv_heads, head_dim]`: all of a block, in all
-    layers, is one piece, which a GPU copies by itself. For that the memory is pinned. Then a copy is only
-    queued. The host never reads `data`, and the device does its copies in order.
+    `data` has the shape `[num_cpu_blocks, num_layers, 2, block_size, num_kv_heads, head_dim]`. So a block is
+    one contiguous piece, with all its layers. The memory is pinned, so that a GPU copies a piece by itself
+    and the host only queues the copies. That is safe: the host never reads `data`, and the device does its
+    copies in order.
 
     Args:
         cache: the KV cache to copy from and to.
@@ -74,7 +75,7 @@ class SwapCache:
 
 
 def _runs(swaps: Sequence[BlockSwap]) -> Iterator[tuple[slice, slice]]:
-    """Neighbouring CPU blocks together: the slice of `data`, and that of the swaps."""
+    """Group neighbouring CPU blocks. A group is a slice of `data`, and the matching slice of `swaps`."""
     start = 0
     for end in range(1, len(swaps) + 1):
         first = swaps[start].cpu_block
@@ -84,12 +85,12 @@ def _runs(swaps: Sequence[BlockSwap]) -> Iterator[tuple[slice, slice]]:
 
 
 def pin(memory: Tensor) -> Callable[[], object]:
-    """Pin the memory of a tensor, which is on the CPU and not empty.
+    """Pin the memory of a tensor that is on the CPU and not empty.
 
-    PyTorch's own pinned memory comes in powers of two: 65 GB would take 128.
+    PyTorch rounds its own pinned memory up to a power of two, so 65 GB would take 128 GB.
 
     Returns:
-        Undoes it. Call it before the memory is gone.
+        A function that unpins the memory. Call it before the memory is freed.
 
     Raises:
         ConfigError: the driver refuses.

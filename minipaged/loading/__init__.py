@@ -1,4 +1,4 @@
-"""Loads a model: from its name to a decoder with weights and a tokenizer.
+"""Loads a model: makes a decoder with weights, and a tokenizer, from the model's name.
 
 Read in this order: `locations` (what a name means), `loader` (the whole process), then one of the two file
 formats: a folder in Hugging Face's form (`folder`, `hf_config`, `safetensors_source`) or GGUF (`gguf_file`,

@@ -1,7 +1,7 @@
 """The sizes of the KV cache, read from a `config.json`, for the engine and for `minipaged kv`.
 
-The engine computes four architectures. Many more have the same cache, with keys and values for each KV head
-of all tokens in all layers, so its size follows from the same few fields.
+The engine supports four architectures. Many others have the same kind of cache: the keys and values of all
+tokens, for each KV head, in all layers. So the size of their cache follows from the same few fields.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _OLDER_NAMES = {
 """GPT-2's names of the fields, which some models still use."""
 
 _OF_OTHER_LAYERS = ("mamba", "ssm", "rwkv", "conv_", "linear_attn", "attn_layer_period", "cross_attention")
-"""Beginnings of field names that mean layers which do not keep a key and a value for each token."""
+"""Prefixes of the field names of layers that do not keep a key and a value for each token."""
 
 
 @dataclass(frozen=True)
 class AttentionSizes:
-    """Names and units as in `ModelConfig`."""
+    """The sizes. Their names and units are those of `ModelConfig`."""
 
     hidden_size: int
     num_layers: int
@@ -58,7 +58,9 @@ def read_attention_sizes(fields: Fields) -> AttentionSizes:
 
 
 def other_cache(fields: Fields) -> str | None:
-    """The feature, in words, because of which the cache is not all keys and values of all tokens; or `None`.
+    """The feature, in words, that gives the model another kind of cache; or `None`.
+
+    The usual kind holds the keys and values of all tokens.
 
     Raises:
         UnsupportedModelError: a field has the wrong type.
@@ -76,7 +78,7 @@ def _size(fields: Fields, name: str) -> int:
 
 
 def _named_in_passing(fields: Fields) -> str | None:
-    """The same for a model that the engine does not have: the names of its fields decide."""
+    """`other_cache` for a model that the engine does not support, judged by the names of its fields."""
     names = fields.names()
     if other := [name for name in names if name.startswith(_OF_OTHER_LAYERS)]:
         return f"layers of other kinds than attention ({other[0]} in its config)"

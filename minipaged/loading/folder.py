@@ -31,7 +31,7 @@ _PLAIN_FIELDS = frozenset(
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """The model's shape from config.json; where it stops and how it is sampled from generation_config.json.
+    """The shape from config.json, and the end tokens and sampling settings from generation_config.json.
 
     Raises:
         ModelNotFoundError: the folder has no config.json.
@@ -80,7 +80,7 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
 def _plain_tokenizer(folder: Path) -> Tokenizer | None:
     """The tokenizer, if tokenizer.json describes it completely; otherwise `None`.
 
-    In that case transformers is not imported. tokenizer.json is complete if transformers 5 wrote it with its
+    If it does, transformers is not imported. tokenizer.json is complete if transformers 5 wrote it with its
     general class (recognised by the field `backend`), and if no other file or field changes its meaning.
     """
     plain = all((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))

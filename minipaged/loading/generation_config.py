@@ -13,8 +13,8 @@ from minipaged.sampling.defaults import SamplingDefaults
 def with_generation_config(config: ModelConfig, values: Mapping[str, object]) -> ModelConfig:
     """The configuration with the settings of `generation_config.json`.
 
-    As in transformers, only the end tokens of this file count, even if it has none: if the file exists, the
-    end tokens of config.json are ignored. As in vLLM, `do_sample` does not matter, and only the values count.
+    As in transformers, the end tokens of config.json are ignored if this file exists, even if it has none
+    itself. As in vLLM, `do_sample` is ignored, and the other sampling values are always used.
 
     Args:
         config: the configuration from config.json.

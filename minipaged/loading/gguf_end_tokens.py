@@ -11,15 +11,15 @@ from __future__ import annotations
 from minipaged.loading.gguf_file import GgufFile
 
 CONTROL = 3
-"""The kind of a token that is never text (`tokenizer.ggml.token_type`)."""
+"""The type, in `tokenizer.ggml.token_type`, of tokens that are never text."""
 
 _KEYS = ("eos", "eot", "eom")
 
 END_NAMES = frozenset(
     (
-        *("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]"),  # the text ends
-        *("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<EOT>", "_<EOT>", "[EOT]"),  # a turn
-        *("<|eom_id|>", "<end_of_utterance>"),  # a message
+        *("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]"),  # the end of a text
+        *("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<EOT>", "_<EOT>", "[EOT]"),  # of a turn
+        *("<|eom_id|>", "<end_of_utterance>"),  # of a message
         # Padding, and the separators of a repository's files in the training of code models.
         *("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
         *("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>", "<|file_sep|>"),
@@ -29,7 +29,7 @@ END_NAMES = frozenset(
 
 
 def end_token_ids(file: GgufFile) -> tuple[int, ...]:
-    """The tokens that the keys name, then all control tokens with one of `END_NAMES`, without repetition."""
+    """The tokens that the keys name, then control tokens with a name in `END_NAMES`, without repetition."""
     named = [token_id for key in _KEYS if (token_id := file.token_id(key)) is not None]
     tokens, kinds = file.metadata.get("tokenizer.ggml.tokens"), file.metadata.get("tokenizer.ggml.token_type")
     if isinstance(tokens, list) and isinstance(kinds, list):

@@ -22,7 +22,7 @@ from minipaged.errors import WeightsError
 
 GgufValue = int | float | bool | str | list["GgufValue"]
 
-# GGUF's value types: struct codes by number; 8 is a string and 9 an array.
+# The struct code of each GGUF value type, by the type's number. Type 8 is a string, and type 9 is an array.
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _DEFAULT_ALIGNMENT = 32
@@ -79,7 +79,7 @@ class GgufFile:
         return flat.reshape(tensor.shape[0] if len(tensor.shape) > 1 else 1, -1)
 
     def token_id(self, name: str) -> int | None:
-        """The token that the tokenizer's metadata call `bos`, `eos` or the like, if it is there."""
+        """The id that the tokenizer's metadata give for `bos`, `eos` or a similar name, if there is one."""
         value = self.metadata.get(f"tokenizer.ggml.{name}_token_id")
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 

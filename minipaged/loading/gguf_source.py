@@ -1,4 +1,4 @@
-"""Weights from a GGUF file, dequantised piece by piece into their views."""
+"""Weights from a GGUF file, dequantised piece by piece into the decoder's weight views."""
 
 from __future__ import annotations
 

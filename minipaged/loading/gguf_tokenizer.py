@@ -55,7 +55,7 @@ def _byte_level(file: GgufFile) -> Tokenizer:
     # For Llama 3, a word in the vocabulary is one token, even if merging would not give that token.
     try:
         backend = Backend(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
-    except Exception as error:  # tokenizers has no narrower one
+    except Exception as error:  # tokenizers raises no narrower type
         raise UnsupportedModelError(f"{file.path} has a tokenizer that cannot be used: {error}") from error
     backend.pre_tokenizer = _pre_tokenizer(file, pre)
     if pre == "qwen2":
@@ -96,7 +96,7 @@ def _pre_tokenizer(file: GgufFile, pre: object) -> PreTokenizer:
     if pre == "gpt-2":
         return ByteLevel(add_prefix_space=False)
     if pre in ("llama-bpe", "qwen2"):
-        # Llama 3 cuts numbers into groups of up to three digits, Qwen into single ones.
+        # Llama 3 cuts numbers into groups of up to three digits, Qwen into single digits.
         words = Regex(_WORDS % (r"\p{N}{1,3}" if pre == "llama-bpe" else r"\p{N}"))
         return Sequence([Split(words, "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)])
     raise UnsupportedModelError(
@@ -116,7 +116,7 @@ def _sentencepiece(file: GgufFile) -> PreTrainedTokenizerFast:
     # The exception depends on the installed packages and on the version of transformers.
     except Exception as error:
         raise UnsupportedModelError(f"The tokenizer in {file.path} cannot be loaded: {error}") from error
-    # Not every version of transformers reads this from the file.
+    # Not every version of transformers reads the end token from the file.
     if (eos := _special(file, _strings(file, "tokens"), "eos")) is not None:
         hf.eos_token = eos
     return hf

@@ -76,7 +76,8 @@ def read_hf_config(values: Mapping[str, object]) -> ModelConfig:
         rms_norm_eps=fields.number("rms_norm_eps"),
         rope=_rope(fields),
         tie_word_embeddings=fields.flag("tie_word_embeddings"),
-        # Qwen2 always has biases for Q, K and V, and Mistral never. Their configurations do not mention it.
+        # Qwen2 always has biases for Q, K and V, and Mistral never has them. Their configurations do not say
+        # so.
         qkv_bias=architecture == "qwen2" or (architecture != "mistral" and attention_bias),
         o_bias=architecture in ("llama", "qwen3") and attention_bias,
         qk_norm=architecture == "qwen3",
@@ -86,7 +87,7 @@ def read_hf_config(values: Mapping[str, object]) -> ModelConfig:
 
 
 def with_defaults(values: Mapping[str, object]) -> Fields:
-    """The fields of a `config.json`, and those that its architecture lets it leave out."""
+    """The fields of a `config.json`, with the defaults of its architecture for missing fields."""
     architecture = values.get("model_type")
     known = architecture in get_args(Architecture)
     return Fields(values, _DEFAULTS[cast(Architecture, architecture)] if known else None)

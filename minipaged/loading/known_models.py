@@ -64,9 +64,10 @@ def dtype_bytes(dtype: str) -> int:
     return DTYPE_BYTES[dtype]
 
 
-# The figures are from each repository's config.json. Parameter counts follow from it, and a test counts them
-# again. Qwen2.5's configs have 32,768 positions for the Instruct models. Mistral-7B has full attention since
-# v0.2. OPT-175B was never on the hub; its figures are from its paper (arXiv 2205.01068, Table 1).
+# The figures are from each repository's config.json. Parameter counts follow from these figures, and a test
+# counts them again. Qwen2.5's configs have 32,768 positions for the Instruct models. Mistral-7B has full
+# attention since v0.2. OPT-175B was never on the hub; its figures are from its paper (arXiv 2205.01068,
+# Table 1).
 # fmt: off
 KNOWN_MODELS = (
     #          name             layers heads KV  dim  hidden positions dtype       parameters      hub id

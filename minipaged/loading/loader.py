@@ -1,4 +1,4 @@
-"""From a name to a model that is ready to run."""
+"""Loads a model by its name, ready to run."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def load_model(
     files = _open(location)
     check(files.config)
     tokenizer = files.read_tokenizer()
-    # Opened before the decoder takes its memory, so that a folder without weights fails at once.
+    # The source is opened before the decoder takes its memory, so that a folder without weights fails at
+    # once.
     source = None if dummy else files.open_source()
     decoder = _filled(files.config, source, dtype, device, progress)
     if dummy:
@@ -85,7 +86,7 @@ def load_tokenizer(name: str) -> Tokenizer | None:
 
 
 class _Files(NamedTuple):
-    """A model's files, after the configuration has been read."""
+    """A model's configuration, and functions that read its other files."""
 
     config: ModelConfig
     read_tokenizer: Callable[[], Tokenizer | None]

@@ -18,8 +18,8 @@ from minipaged.model.config import ModelConfig
 def shape_of(model: str) -> ModelShape:
     """The shape of a known model, or of a name for `LLM`: `tiny`, a folder, a `.gguf` file, a hub id.
 
-    It exists for every model that the engine runs, and for many others, because only the fields of attention
-    and the dtype are needed.
+    It works for every model that the engine runs, and for many others, because it needs only the attention
+    fields and the dtype.
 
     Raises:
         ModelNotFoundError: there is no such model, or the hub cannot be reached.
@@ -49,14 +49,16 @@ def shape_of(model: str) -> ModelShape:
 
 
 def shape_from_config(values: Mapping[str, object], name: str) -> ModelShape:
-    """The shape that a `config.json` describes. The parameters of a model that the engine runs are counted.
+    """The shape that a `config.json` describes.
+
+    It includes the number of parameters if the engine can run the model.
 
     Args:
         values: the contents of the file.
         name: what to call the model.
 
     Raises:
-        UnsupportedModelError: as above.
+        UnsupportedModelError: as for `shape_of`.
     """
     # A model for images or audio has the fields of its text model one level down.
     inner = values.get("text_config")

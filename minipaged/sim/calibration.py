@@ -1,7 +1,8 @@
 """Calibration: fit the step time to this machine, then predict a load that the fit has not seen.
 
-The fit sees requests like ShareGPT's. It then predicts shorter ones, in a smaller pool, so that requests are
-preempted: once all at one time, and once at a rate. Afterwards the real engine serves the same requests.
+The fit sees requests like ShareGPT's. It then predicts two loads of shorter requests, in a smaller pool,
+where requests are preempted. In one load all requests arrive at once, and in the other they arrive at a rate.
+Afterwards the real engine serves the same requests.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _NUM_SEQS = 32
 
 @dataclass(frozen=True)
 class Prediction:
-    """One load: what was predicted, and what was then measured.
+    """What was predicted for one load, and what was then measured.
 
     Attributes:
-        name: which load.
-        predicted: by the simulation with the fitted step time.
-        measured: of the real engine.
+        name: a description of the load.
+        predicted: the result of the simulation with the fitted step time.
+        measured: the result of the real engine.
     """
 
     name: str
@@ -50,9 +51,9 @@ class Calibration:
 
     Attributes:
         step_time: the fit.
-        num_steps: steps that were fitted.
+        num_steps: the number of steps that the fit has seen.
         explained: the share of the steps' variance that the fit explains, R².
-        predictions: the loads that the fit has not seen.
+        predictions: the predictions for loads that the fit has not seen.
     """
 
     step_time: FittedStepTime
@@ -68,9 +69,9 @@ def calibrate(
 
     Args:
         model: the model that the real engine runs.
-        num_requests: requests of each load; there are two for the fit and two that are predicted.
-        seed: of lengths and arrivals.
-        tell: told what is done next.
+        num_requests: the number of requests in each load. Two loads are for the fit, and two are predicted.
+        seed: the seed of the lengths and the arrivals.
+        tell: called with a description of what is done next.
     """
     tell("a few requests, so that all code is compiled")
     _measure(model, _LARGE_POOL, _burst(_TRAINING, 10, seed))

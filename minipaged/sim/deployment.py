@@ -17,13 +17,13 @@ DEFAULT_UTILIZATION = 0.92
 
 @dataclass(frozen=True)
 class Deployment:
-    """A model on devices. All sizes are those of all devices together.
+    """A model on devices. All sizes are totals over all devices.
 
     Attributes:
         model: the model, in its published dtype.
         device: one of the devices.
         num_devices: how many devices share each layer.
-        kv_cache_bytes: memory for the KV cache; `None` for what 92 % of the devices' memory leave after the
+        kv_cache_bytes: memory for the KV cache. With `None`, it is 92 % of the devices' memory minus the
             weights. Activations are not counted.
         overhead: seconds that each step takes in addition to the roofline.
 
@@ -49,7 +49,7 @@ class Deployment:
 
     @property
     def num_parameters(self) -> int:
-        """Weights of the model."""
+        """The number of weights of the model."""
         if self.model.num_parameters is None:
             raise ConfigError(
                 f"the number of weights of {self.model.name} does not follow from its config, and without "
@@ -82,7 +82,7 @@ class Deployment:
         )
 
     def memory_plan(self, config: EngineConfig) -> MemoryPlan:
-        """The plan of an engine with these settings. `config.num_blocks` overrides the memory.
+        """The memory plan of an engine with these settings. `config.num_blocks` overrides the memory size.
 
         Raises:
             ConfigError: the memory cannot hold one request of `config.max_model_len`.

@@ -2,8 +2,8 @@
 
 The sources are NVIDIA's datasheets: A100 Tensor Core GPU (SXM, 40 GB and 80 GB), H100 and H200 Tensor Core
 GPU (SXM). Datasheets give peaks, and a real kernel reaches only part of a peak. So simulated times are lower
-bounds, and simulated rates are upper bounds. What two systems differ in on one device depends much less on
-it. `Device.at_efficiency` shows how much.
+bounds, and simulated rates are upper bounds. The difference between two systems on the same device depends
+much less on how large this part is. `Device.at_efficiency` shows how much.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ class Device:
         name: its name.
         memory_bytes: its memory.
         memory_bytes_per_second: how fast it reads its memory.
-        flops: dense 16-bit floating-point operations per second. A multiplication with an addition is two.
-        link_bytes_per_second: to another device of the same machine (NVLink), in each direction.
-        host_bytes_per_second: to the CPU's memory (PCIe), in each direction.
+        flops: dense 16-bit floating-point operations per second. A multiplication with an addition counts as
+            two.
+        link_bytes_per_second: bandwidth to another device of the same machine (NVLink), in each direction.
+        host_bytes_per_second: bandwidth to the CPU's memory (PCIe), in each direction.
 
     Raises:
         ConfigError: a rate or a size is not positive.

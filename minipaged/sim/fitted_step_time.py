@@ -16,16 +16,16 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FittedStepTime:
-    """A `StepTime` that is a sum of six products. All of its numbers are seconds.
+    """A `StepTime` that is a sum of six products of a count and a time. All attributes are times in seconds.
 
     Attributes:
         per_step: what each step takes.
         per_prompt_step: what a step takes in addition if it computes tokens of a prompt. The engine records
-            the other steps, and replays them.
-        per_seq: for each of its sequences.
-        per_token: for each token that goes through the layers.
-        per_kv_token: for each token whose keys and values attention reads.
-        per_pair: for each pair of a query and a key.
+            the other steps once and then replays them, which is faster.
+        per_seq: what a step takes for each of its sequences.
+        per_token: what a step takes for each token that goes through the layers.
+        per_kv_token: what a step takes for each token whose keys and values attention reads.
+        per_pair: what a step takes for each pair of a query and a key.
     """
 
     per_step: float
@@ -45,17 +45,17 @@ class FittedStepTime:
 
     @classmethod
     def fit(cls, loads: Sequence[StepLoad], seconds: Sequence[float]) -> FittedStepTime:
-        """The sum with the smallest squared errors, of which no part is negative.
+        """Fit the sum by least squares, so that no part of it is negative.
 
         A long step varies more than a short one. So a first fit estimates how long each step should take,
-        and in the second one an error counts as a share of that.
+        and in a second fit an error counts as a share of that estimate.
 
         Args:
             loads: what each step computed.
             seconds: how long it took.
 
         Raises:
-            ConfigError: there are fewer steps than parts, or the two differ in number.
+            ConfigError: there are fewer steps than parts, or `loads` and `seconds` differ in length.
         """
         names = [field.name for field in fields(cls)]
         if len(loads) != len(seconds) or len(loads) < len(names):
@@ -72,7 +72,7 @@ class FittedStepTime:
 
 
 def _counts(load: StepLoad) -> tuple[int, ...]:
-    """What each part of the sum is multiplied by."""
+    """The counts by which the parts of the sum are multiplied."""
     computes_prompt = int(load.num_tokens > load.num_seqs)
     return (1, computes_prompt, load.num_seqs, load.num_tokens, load.num_kv_tokens, load.num_pairs)
 

@@ -1,4 +1,4 @@
-"""Fleet: several replicas of one deployment, and a router in front of them.
+"""Fleet: several replicas of one deployment, and a router that assigns requests to them.
 
 Each replica is a `Simulation` with a clock of its own. When a request arrives, every replica first computes
 the steps that begin before that moment. Then the router looks at all of them, and chooses one.
@@ -21,8 +21,9 @@ from minipaged.sim.timed_request import TimedRequest
 
 Routing = Literal["random", "least-loaded", "prefix"]
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
-"""How a replica is chosen: any; the one with the fewest requests; or the one whose prefix cache holds the
-most of the prompt, and of equals the one with the fewest requests."""
+"""How a replica is chosen. `"random"` chooses any replica, and `"least-loaded"` chooses the one with the
+fewest requests. `"prefix"` chooses the one whose prefix cache holds the most of the prompt; if several hold
+equally much, it chooses the one of these with the fewest requests."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class FleetResult:
 
     Attributes:
         num_requests: answered requests.
-        seconds: from the first arrival's clock, 0, to the last answer.
+        seconds: simulated time from 0 to the last answer.
         time_to_first_token, time_per_output_token: in seconds, over the requests of all replicas.
         prefix_hits: the share of all prompt tokens that was found in a prefix cache.
         num_preemptions: how often a request lost its blocks.
@@ -53,7 +54,7 @@ class Fleet:
     Args:
         replicas: new simulations of one deployment, at least one.
         routing: how a replica is chosen.
-        rng: for the choice at random.
+        rng: the random generator for `"random"`.
 
     Raises:
         ConfigError: there is no replica.
@@ -78,7 +79,7 @@ class Fleet:
 
         Args:
             requests: sorted by arrival.
-            watch: told the number of answered requests now and then.
+            watch: called now and then with the number of answered requests.
         """
         for number, timed in enumerate(requests):
             for replica in self._replicas:

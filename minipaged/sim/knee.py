@@ -15,11 +15,11 @@ _SLOWEST = 1 / 64
 
 @dataclass(frozen=True)
 class Targets:
-    """What nine of ten requests must keep, in seconds.
+    """The latencies, in seconds, that nine of ten requests must not exceed.
 
     Attributes:
-        time_to_first_token: from arrival to the first token.
-        time_per_output_token: between the tokens of a request, after the first one.
+        time_to_first_token: the time from arrival to the first token.
+        time_per_output_token: the mean time between the tokens of a request, from the first token on.
     """
 
     time_to_first_token: float
@@ -27,7 +27,7 @@ class Targets:
 
     def are_kept_by(self, result: SimulationResult) -> bool:
         """Whether the 90th percentiles of a run are within the targets."""
-        # A run whose requests have one token each has no time between tokens, which is NaN.
+        # A run whose requests have one token each has no time between tokens, so that latency is NaN.
         return (
             result.time_to_first_token.p90 <= self.time_to_first_token
             and not result.time_per_output_token.p90 > self.time_per_output_token
@@ -37,18 +37,18 @@ class Targets:
 def find_knee(
     targets: Targets, highest: float, run: Callable[[float], SimulationResult]
 ) -> tuple[float, SimulationResult]:
-    """Halve the range of rates seven times, and keep the largest rate that kept the targets.
+    """Find the largest rate that keeps the targets, by halving the range of rates seven times.
 
     Args:
         targets: the targets.
-        highest: a rate that is too high, such as that with a queue that is never empty.
+        highest: a rate that is too high, such as the rate of answers with a queue that is never empty.
         run: serves requests at a rate.
 
     Returns:
-        The rate in requests per second, and its run.
+        The rate in requests per second, and the result at that rate.
 
     Raises:
-        ConfigError: not even a nearly idle replica keeps the targets; the message says what it takes.
+        ConfigError: not even a nearly idle replica keeps the targets; the message gives its latencies.
     """
     rate = highest * _SLOWEST
     kept = run(rate)

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from minipaged.errors import ConfigError
 
-_SHARE_TO_COME = 13.3 / (20.4 + 13.3 + 57.3)  # of a reservation; paper, Fig. 2, Orca (Max)
+_SHARE_TO_COME = 13.3 / (20.4 + 13.3 + 57.3)  # share of a reservation; paper, Fig. 2, Orca (Max)
 _PAPER_MAX_MODEL_LEN = 2048  # OPT
 _SHAREGPT_MEAN_OUTPUT = 337.99  # paper, section 6.1
 SIGMA = math.sqrt(math.log(2 * _SHARE_TO_COME * _PAPER_MAX_MODEL_LEN / _SHAREGPT_MEAN_OUTPUT))

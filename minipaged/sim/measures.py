@@ -1,4 +1,4 @@
-"""What is measured in a simulation, in memory that does not grow with the number of its requests."""
+"""Measures a simulation, in memory that does not grow with the number of requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Percentiles:
         self._sum = 0.0
 
     def add(self, value: float) -> None:
-        """Count a number. 0 counts as the smallest bin, one nanosecond."""
+        """Count a number. 0 is counted in the smallest bin, which is one nanosecond."""
         self._bins[math.floor(math.log(max(value, 1e-9)) / _GROWTH)] += 1
         self._count += 1
         self._sum += value
@@ -33,11 +33,11 @@ class Percentiles:
 
     @property
     def mean(self) -> float:
-        """The exact mean; NaN without a number."""
+        """The exact mean; NaN if no number was counted."""
         return self._sum / self._count if self._count else math.nan
 
     def at(self, percent: float) -> float:
-        """The middle of the bin that holds this percentile; NaN without a number."""
+        """The middle of the bin that holds this percentile; NaN if no number was counted."""
         wanted, seen = math.ceil(self._count * percent / 100), 0
         for number in sorted(self._bins):
             seen += self._bins[number]
@@ -66,7 +66,7 @@ class Moment:
 
     Attributes:
         seconds: the time.
-        num_running, num_waiting: requests.
+        num_running, num_waiting: the numbers of running and of waiting requests.
         usage: the share of the KV memory in use.
     """
 
@@ -81,20 +81,20 @@ class SimulationResult:
     """What a simulation measured.
 
     Attributes:
-        num_requests: answered requests.
-        num_steps: steps.
+        num_requests: the number of answered requests.
+        num_steps: the number of steps.
         seconds: simulated seconds.
-        prompt_tokens, output_tokens: tokens of the answered requests, with those of all samples.
+        prompt_tokens, output_tokens: tokens of the answered requests, including those of all samples.
         num_preemptions: how often a request lost its blocks.
         num_swapped_blocks: blocks that were copied to the CPU's memory.
         prefix_cache_hits: prompt tokens found in the prefix cache.
         mean_batch: running requests, averaged over the time of the steps.
         mean_step: mean time of a step, in seconds.
         normalized_latency: latency / output tokens, mean over the requests (paper, section 6.1), in seconds.
-        latency: from arrival to the last token.
-        time_to_first_token: from arrival to the first token.
-        time_per_output_token: between the tokens of a request, after the first one.
-        memory: the share of the KV slots in each use, averaged over steps; its names are those of
+        latency: the time from arrival to the last token.
+        time_to_first_token: the time from arrival to the first token.
+        time_per_output_token: the mean time between the tokens of a request, from the first token on.
+        memory: the share of the KV slots in each use, averaged over steps. The names of the uses are those in
             `MemoryBreakdown`.
         sharing_saving: the share of block table entries that sharing saved, averaged over steps.
         moments: the curves over time, thinned to a few thousand points.
@@ -129,11 +129,11 @@ class SimulationResult:
 
 
 class Measures:
-    """Watches a simulation.
+    """Collects measurements from a simulation.
 
     Args:
         simulation: the simulation; its callbacks are replaced.
-        sample_every: after how many steps the memory is looked at. Looking is slower than a step.
+        sample_every: the memory is examined once in this many steps. Examining it is slower than a step.
     """
 
     def __init__(self, simulation: Simulation, *, sample_every: int = 64) -> None:
@@ -160,7 +160,7 @@ class Measures:
 
     @property
     def num_finished(self) -> int:
-        """Answered requests."""
+        """The number of answered requests."""
         return self._latency.count
 
     def _step(self, seconds: float) -> None:

@@ -1,9 +1,9 @@
-"""MirroredSimulation: a simulation whose clock is a real engine on this machine.
+"""MirroredSimulation: a simulation that takes its step times from a real engine on this machine.
 
-Each request goes to both, and each step is computed by both. The real engine's step takes the time of the
-simulation's step. So arrivals can be given in seconds, and no time passes while nothing runs. What each step
-computed and how long it took is kept, for a fit. After each step, the block counts and the queues of the two
-are compared.
+Each request goes to the simulation and to the real engine, and both compute each step. On the simulated
+clock, a step takes as long as the real engine needs for it. So arrivals can be given in seconds, and no real
+time is spent waiting while nothing runs. For a fit, the simulation records what each step computed and how
+long it took. After each step, the block counts and the queues of the simulation and the engine are compared.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from minipaged.sim.timed_request import TimedRequest
 
 
 class MirroredSimulation(Simulation):
-    """A `Simulation` beside a real engine without prefix caching.
+    """A `Simulation` that runs together with a real engine without prefix caching.
 
     Args:
-        engine: the engine. It has no requests.
+        engine: the real engine. It must have no requests.
 
     Attributes:
         loads: what each step computed.
-        seconds: how long the real engine took for it, with the requests that were added before it.
+        seconds: how long the real engine took for each step, including the requests added before it.
     """
 
     def __init__(self, engine: LLMEngine) -> None:
@@ -38,7 +38,7 @@ class MirroredSimulation(Simulation):
         self._adding = 0.0
 
     def add(self, timed: TimedRequest) -> None:
-        """Queue a request in both."""
+        """Queue a request in the simulation and in the real engine."""
         number = self.num_arrivals
         vocab_size = self._engine.model.config.vocab_size
         prompt = [token_id % vocab_size for token_id in prompt_token_ids(timed, number)]
@@ -51,10 +51,10 @@ class MirroredSimulation(Simulation):
         self._adding += time.perf_counter() - began
 
     def step(self) -> None:
-        """Compute a step in both.
+        """Compute a step in the simulation and in the real engine.
 
         Raises:
-            InvariantError: afterwards they disagree, which is a bug of the simulation.
+            InvariantError: the two disagree after the step, which is a bug of the simulation.
         """
         super().step()
         stats = self._engine.stats()

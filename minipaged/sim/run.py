@@ -1,4 +1,4 @@
-"""Runs a simulation to its end, or as long as requests wait."""
+"""Runs a simulation until all requests are answered, or with a queue that is never empty."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minipaged.sim.systems import System
 from minipaged.sim.timed_request import TimedRequest
 
 Watch = Callable[[int], None]
-"""Told the number of answered requests, now and then."""
+"""A function that is called now and then with the number of answered requests."""
 
 
 def make_simulation(
@@ -48,9 +48,9 @@ def simulate(
 
     Args:
         simulation: a new simulation.
-        requests: the requests, sorted by arrival. Only those that have arrived are held.
-        watch: told the number of answered requests, about every hundred steps.
-        sample_every: after how many steps the memory is looked at.
+        requests: the requests, sorted by arrival. Only those that have arrived are kept in memory.
+        watch: called with the number of answered requests, about every hundred steps.
+        sample_every: the memory is examined once in this many steps.
     """
     measures = Measures(simulation, sample_every=sample_every)
     coming = iter(requests)
@@ -79,17 +79,17 @@ def simulate_full(
 ) -> SimulationResult:
     """Serve a queue that is never empty, until a number of requests are answered.
 
-    The arrival times have no effect: there are always requests that wait. So the result shows what the
-    system can do at most. Latencies are without a meaning here.
+    The arrival times have no effect, because some requests are always waiting. So the result shows what the
+    system can do at most. Latencies have no meaning here.
 
     Args:
         simulation: a new simulation.
         requests: a stream that does not end before the simulation.
         num_requests: answered requests to measure.
-        warm_up: answered requests before the measurement. The first requests all start together, so the
-            memory is not yet filled as it is later.
-        watch: told the number of answered requests, about every hundred steps.
-        sample_every: after how many steps the memory is looked at.
+        warm_up: answered requests before the measurement. The first requests all start together, so the use
+            of the memory is not yet typical.
+        watch: called with the number of answered requests, about every hundred steps.
+        sample_every: the memory is examined once in this many steps.
     """
     measures = Measures(simulation, sample_every=sample_every)
     coming = iter(requests)
@@ -105,4 +105,4 @@ def simulate_full(
 
 
 _QUEUE = 300
-"""Requests that are kept waiting: more than any system admits in one step."""
+"""How many requests are kept waiting. This is more than any system admits in one step."""

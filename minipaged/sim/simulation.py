@@ -5,7 +5,8 @@ add -> step -> step -> ...
        |- StepTime               seconds, in place of a forward pass: the clock moves on
        `- tokens                 each sequence that was computed to its end gets one, until it has enough
 
-So every decision and every block is the engine's. Only the times are computed, and the tokens are invented.
+So the engine's own code makes every decision and allocates every block. Only the times are computed, and the
+tokens are invented.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class Served:
 
     Attributes:
         timed: the request.
-        request: the same, as the scheduler knows it.
-        first_token: when its first token was there.
-        finished: when its last token was there, or when the answer was delivered if that was later.
+        request: the scheduler's object for the same request.
+        first_token: when its first token was generated.
+        finished: when its last token was generated, or when the answer was delivered if that was later.
     """
 
     timed: TimedRequest
@@ -48,21 +49,21 @@ class Served:
 
 
 class Simulation:
-    """Serves requests step by step, on a clock of its own.
+    """Serves requests step by step, on a simulated clock.
 
     Args:
-        config: the settings of the engine. Those of the model have no effect.
-        plan: its memory.
+        config: the settings of the engine. Settings of the model have no effect.
+        plan: the engine's memory plan.
         step_time: how long a step takes.
         answers_together: whether all answers of a static batch are delivered when its last request ends.
         observer: is told the events that a real engine tells, with the times of this clock.
 
     Attributes:
-        clock: seconds since the begin.
-        scheduler, manager: the engine's own.
+        clock: seconds since the beginning.
+        scheduler, manager: instances of the engine's own classes.
         num_steps: steps so far.
-        on_step: called in each step with its seconds, when its tokens are computed, and the requests that
-            they end are still there.
+        on_step: called in each step with the step's seconds. At that time its tokens are computed, but the
+            requests that end with the step are not removed yet.
         on_finished: called with each request that has been answered.
     """
 
@@ -90,7 +91,7 @@ class Simulation:
         self._answers_together = answers_together
         self._served: dict[Request, Served] = {}
         self._undelivered: list[Served] = []
-        self._num_copied_slots = 0  # by forks, since the last step
+        self._num_copied_slots = 0  # copied by forks since the last step
 
     @property
     def has_unfinished_requests(self) -> bool:
@@ -158,7 +159,7 @@ class Simulation:
             tell_finished(self._events, self.scheduler.queues, self.manager)
 
     def _compute(self, plan: SchedulerOutput) -> tuple[StepLoad, list[tuple[Request, Sequence]]]:
-        """Count what a step computes, and let its tokens be computed.
+        """Count what a step computes, and mark its tokens as computed.
 
         Returns:
             The counts, and the sequences that get a token.
@@ -204,7 +205,7 @@ class Simulation:
             request.sequences.append(child)
 
     def _append_token(self, request: Request, seq: Sequence) -> None:
-        seq.token_ids.append(-1 - seq.index)  # another token for each sample, and none of a prompt
+        seq.token_ids.append(-1 - seq.index)  # samples differ in it, and no prompt contains it
         is_last = len(seq.token_ids) - seq.num_prompt_tokens == request.max_tokens
         if self._events is not None:
             seq_id = self._events.id_of(seq)
@@ -226,16 +227,16 @@ class Simulation:
         self._undelivered.clear()
 
     def _copy_slots(self, source: int, target: int, num_slots: int) -> None:
-        """What a contiguous cache does when a request forks."""
+        """Count the slots that a contiguous cache would copy when a request forks."""
         self._num_copied_slots += num_slots
 
 
 def prompt_token_ids(timed: TimedRequest, number: int) -> list[int]:
-    """An invented prompt. Two requests share their prefixes, if those have the same number, and nothing else.
+    """An invented prompt. Two requests share only their prefix, and only if it has the same number.
 
     Args:
         timed: the request.
-        number: of its arrival.
+        number: the number of the request's arrival.
     """
     shared = timed.num_prefix_tokens
     return [2 * timed.prefix] * shared + [2 * number + 1] * (timed.num_prompt_tokens - shared)
@@ -243,5 +244,5 @@ def prompt_token_ids(timed: TimedRequest, number: int) -> list[int]:
 
 @cache
 def _params(num_samples: int) -> SamplingParams:
-    """One value for all requests: the checks of a new one would take most of an arrival's time."""
+    """One cached value for all requests. Checking a new one would take most of an arrival's time."""
     return SamplingParams(n=num_samples)

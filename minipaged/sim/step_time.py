@@ -1,8 +1,8 @@
-"""How long a step takes: a roofline, in place of a model.
+"""How long a step takes, estimated with a roofline instead of running the model.
 
 A step reads all weights once and the KV cache of each of its sequences once, and does the arithmetic of its
-tokens. Each part takes the longer of its two times: that of the memory and that of the arithmetic. This
-is the roofline model (Williams et al., Communications of the ACM, 2009). The parts follow each other.
+tokens. Each part takes as long as its memory accesses or its arithmetic, whichever takes longer. This is the
+roofline model (Williams et al., Communications of the ACM, 2009). The parts run one after the other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StepLoad:
 
 
 class StepTime(Protocol):
-    """Seconds of a step. What else but a `Roofline`: a constant, a fit, or a clock around a real engine."""
+    """Returns the seconds of a step: a `Roofline`, a constant, a fit, or a clock around a real engine."""
 
     def __call__(self, load: StepLoad) -> float: ...
 
@@ -59,7 +59,7 @@ class Roofline:
             2 for the value, for each number of each head.
         exchanged_bytes_per_token: bytes that all devices add up for one token, in all layers.
         device: one of the devices.
-        num_devices: how many.
+        num_devices: how many devices there are.
         overhead: seconds that each step takes in addition. No datasheet gives it.
     """
 
@@ -86,7 +86,8 @@ class Roofline:
 
         Args:
             model: its shape.
-            num_parameters: its weights. All of them count, with the embeddings, for 1 to 2 % too much.
+            num_parameters: its weights. All weights count, including the embeddings. That is 1 to 2 % too
+                much.
             device: one of the devices.
             num_devices: how many devices share each layer.
             overhead: seconds that each step takes in addition.

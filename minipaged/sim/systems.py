@@ -10,7 +10,8 @@ from minipaged.errors import ConfigError
 from minipaged.options import EngineOptions
 
 MAX_NUM_SEQS = 256
-"""The most sequences in a batch. Fig. 13 has 132 on average, so the default of 128 would be too few."""
+"""The most sequences in a batch. Fig. 13 has batches of 132 on average, so the default of 128 would be too
+few."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class System:
     answers_together: bool = False
 
     def config(self, **options: object) -> EngineConfig:
-        """The settings, some of them replaced."""
+        """The system's settings, some of which `options` replaces."""
         return EngineConfig(**({"max_num_seqs": MAX_NUM_SEQS} | dict(self.options) | options))  # type: ignore[arg-type]
 
 

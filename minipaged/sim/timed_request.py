@@ -1,4 +1,4 @@
-"""TimedRequest: a request of a simulation. Streams of requests, made one after another and never all held."""
+"""TimedRequest, a request of a simulation; and streams of requests, which are made one at a time."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _CHUNK = 1024
 
 @dataclass(frozen=True)
 class TimedRequest:
-    """One request: when it comes, and how long it is.
+    """One request: when it arrives, and how long it is.
 
     Attributes:
-        arrival: seconds since the begin of the simulation.
+        arrival: seconds since the beginning of the simulation.
         num_prompt_tokens: tokens of its prompt, with a shared prefix.
         num_output_tokens: tokens that each of its samples generates.
         num_samples: samples of the prompt.
         num_prefix_tokens: leading tokens of the prompt that it shares with other requests.
-        prefix: which of the shared prefixes it has.
+        prefix: the number of the shared prefix that it has.
 
     Raises:
         ConfigError: a number is out of its range.
@@ -103,12 +103,12 @@ def stream(
     Args:
         lengths: the distribution.
         arrivals: the arrival times.
-        rng: the random generator of the lengths. If it is also that of `arrivals`, times and lengths are
-            still independent, but another number of requests changes both.
+        rng: the random generator of the lengths. It may be the generator of `arrivals` as well. Then times
+            and lengths are still independent, but changing the number of requests changes both.
         num_requests: how many; `None` for a stream without an end.
         num_samples: samples of each request.
         num_prefix_tokens: tokens that are put before each prompt, and shared.
-        num_prefixes: how many different prefixes there are. The requests have them in turn.
+        num_prefixes: how many different prefixes there are. The requests use them in turn.
     """
     if num_prefixes < 1:
         raise ConfigError(f"there must be at least 1 prefix, not {num_prefixes}")

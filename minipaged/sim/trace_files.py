@@ -5,8 +5,8 @@ A trace has one JSON object in each line, sorted by arrival:
     {"arrival": 0.41, "prompt_tokens": 161, "output_tokens": 338}
 
 ShareGPT's file is a JSON list of conversations. Each has a list `conversations` of turns with `from`
-(`human` or `gpt`) and `value`, the text. A request is a human turn and the answer to it; its lengths are
-counted by a tokenizer.
+(`human` or `gpt`) and `value`, the text. A request is a human turn and the answer to it. A tokenizer counts
+the request's lengths.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def read_trace(path: Path) -> Iterator[TimedRequest]:
     """The requests of a trace, read line by line.
 
     Raises:
-        ConfigError: a line is not such an object, or comes before the one before it; the message gives its
-            number.
+        ConfigError: a line is not such an object, or its arrival is earlier than that of the line before. The
+            message gives the line's number.
         OSError: the file cannot be read.
     """
     before = 0.0
@@ -94,7 +94,7 @@ def read_share_gpt(path: Path, count_tokens: Callable[[str], int]) -> list[Reque
 
 
 def _text(turn: object, role: str) -> str:
-    """What a turn says if it is of this role, and otherwise nothing."""
+    """The text of a turn if it has this role, and otherwise an empty string."""
     if not isinstance(turn, dict) or turn.get("from") != role:
         return ""
     value = turn.get("value")

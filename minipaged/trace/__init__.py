@@ -1,4 +1,4 @@
-"""Traces: a run of an engine as a file, and the engine's state at each of its steps.
+"""Traces: a run of an engine, recorded in a file, from which the engine's state after each step is rebuilt.
 
     with TraceWriter("run.jsonl.gz") as writer:
         LLM("tiny", observer=writer).generate("Once upon a time")
@@ -7,9 +7,10 @@
 
 The events are in `minipaged/events/`. Read the modules in this order: `FORMAT.md` and `writer` (the file),
 `codec` (an event as JSON and back), `reader`, `state` (what is known at one step), `replayed` and `replay`
-(from events to a state that changes), `freeze` (to one that does not), `waste`, `rules` with `block_rules`
-and `region_rules` (what must hold), `trace` (`Trace`: all of it together), `timeline`, `perfetto` (for
-ui.perfetto.dev), and `page/` (the page that replays a trace).
+(applying events to a state that changes), `freeze` (making a state that does not change), `waste` (what the
+slots are used for), `rules` with `block_rules` and `region_rules` (checking a trace), `trace` (`Trace`, which
+offers all of these), `timeline` (what each request did), `perfetto` (for ui.perfetto.dev), and `page/` (the
+page that replays a trace).
 """
 
 from minipaged.trace.page import show

@@ -41,7 +41,7 @@ _FOR_PLANNING = (
 
 
 def require(holds: bool, otherwise: str) -> None:
-    """Raise what is wrong, unless a rule holds.
+    """Raise an error with the message `otherwise`, unless a rule holds.
 
     Raises:
         TraceError: it does not hold.
@@ -51,13 +51,13 @@ def require(holds: bool, otherwise: str) -> None:
 
 
 class BlockRules:
-    """What must hold for blocks. Only a paged cache has events about them, apart from forks and frees."""
+    """The rules for blocks. Only a paged cache has events about blocks, apart from forks and releases."""
 
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
         self._size = replay.engine.block_size
         self._is_paged = replay.engine.kv_layout == "paged"
-        self._next: tuple[type[Event], int] | None = None  # what must come next, and for which sequence
+        self._next: tuple[type[Event], int] | None = None  # what must come next, and its sequence
         self._new_step()
 
     def _new_step(self) -> None:
@@ -72,7 +72,7 @@ class BlockRules:
         return isinstance(event, _FOR_PLANNING)
 
     def before(self, event: Event, *, in_results: bool) -> None:
-        """Check an event. `in_results`: a step's results are being taken in."""
+        """Check an event. `in_results` says whether a step's results are being recorded."""
         if self._next is not None:
             kind, seq_id = self._next
             follows = isinstance(event, kind) and getattr(event, "seq_id", None) == seq_id
@@ -113,7 +113,7 @@ class BlockRules:
                 self._check_plan(event)
 
     def after(self, event: Event) -> None:
-        """Remember what the event means for later ones."""
+        """Remember what the event implies for later events."""
         match event:
             case PrefixHit():
                 self._next = (BlocksTouched, event.seq_id)
@@ -134,7 +134,7 @@ class BlockRules:
         """free + used + null = total, and each `ref_cnt` is the number of tables that name the block.
 
         Raises:
-            TraceError: it is not.
+            TraceError: one of the two does not hold.
         """
         pool = self._replay.pool
         if not self._is_paged:
@@ -182,7 +182,7 @@ class BlockRules:
             require(contents is not None, f"block {block_id} is not cached")
             if contents is None or not contents.block_hash:
                 parent = None
-                continue  # its event was lost in an interrupt
+                continue  # its `BlockStored` event was lost in an interrupt
             tokens = tuple(seq.token_ids[i * self._size : (i + 1) * self._size])
             require(contents.token_ids == tokens, f"block {block_id} holds other tokens than the sequence")
             follows = parent is None or contents.parent_block_hash == parent
@@ -276,7 +276,7 @@ class BlockRules:
         self._check_free(tuple(new))
 
     def _check_plan(self, event: StepPlanned) -> None:
-        """The tables cover what is computed; nothing is written while it is shared or cached."""
+        """Check that the tables cover the step's tokens, and that no shared or cached block is written."""
         if not self._is_paged:
             return
         evicted = sorted(self._replay.pool.evicted)

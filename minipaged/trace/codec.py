@@ -1,8 +1,8 @@
-"""An event as a JSON object, and back.
+"""Converts an event to a JSON object, and back.
 
 An object has the event's name as `"event"`, and its fields under their own names. Only `TokenSampled`
-differs: a run of them is one object `TokensSampled` with the lists `seq_ids`, `token_ids` and `texts`, since
-each step has as many as sequences.
+differs, because each step has one for every sequence. Consecutive `TokenSampled` events become one object
+`TokensSampled` with the lists `seq_ids`, `token_ids` and `texts`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def encode(events: Iterable[Event], *, texts: bool = True) -> list[dict[str, obj
     """The events as objects that `json.dumps` takes.
 
     Args:
-        events: in their order.
+        events: the events, in their order.
         texts: whether to keep the texts of tokens.
     """
     objects: list[dict[str, object]] = []
@@ -56,11 +56,11 @@ def encode(events: Iterable[Event], *, texts: bool = True) -> list[dict[str, obj
 
 
 def decode(objects: object) -> list[Event]:
-    """The events of a line.
+    """The events of a line of a trace file.
 
     Raises:
-        TraceError: it is no list of events, an event has an unknown name, or a field is missing, is too many,
-            or has a value of another type.
+        TraceError: the line is not a list of events, an event has an unknown name, or an event has a missing
+            field, an extra field, or a value of the wrong type.
     """
     if not isinstance(objects, list):
         raise TraceError(f"a line's events must be a list, not {objects!r:.80}")
@@ -98,7 +98,7 @@ def _make(name: object, values: dict[str, object]) -> Event:
 
 
 def _typed(name: str, field: str, value: object, hint: object) -> object:
-    """The value, with tuples for lists."""
+    """The value, checked against the type `hint`, with its lists converted to tuples."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is types.UnionType:
         if value is None:

@@ -1,4 +1,4 @@
-"""From a `Replay`, which changes, to a `TraceState`, which does not."""
+"""Makes a `TraceState`, which never changes, from a `Replay`, which does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minipaged.trace.waste import count_slots
 
 
 def freeze(replay: Replay) -> TraceState:
-    """The state as a value. Takes O(blocks + all tokens of the trace so far)."""
+    """An immutable copy of the state. Making it takes O(blocks + all tokens of the trace so far)."""
     plan = replay.plan
     sequences = {seq.seq_id: seq for request in replay.requests for seq in request.sequences}
     return TraceState(

@@ -1,8 +1,9 @@
 """A trace for Perfetto (ui.perfetto.dev), as JSON in the Trace Event Format that Perfetto and Chrome read.
 
 The format is described in "Trace Event Format" (Chromium) and in Perfetto's documentation of external
-formats. Used here: complete events (`"X"`, with `ts` and `dur` in microseconds), counters (`"C"`), instants
-(`"i"`) and metadata (`"M"`: the names of processes and threads, which Perfetto shows as groups and tracks).
+formats. This module uses complete events (`"X"`, with `ts` and `dur` in microseconds), counters (`"C"`),
+instants (`"i"`) and metadata (`"M"`: the names of processes and threads, which Perfetto shows as groups and
+tracks).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from minipaged.trace.replay import Replay
 from minipaged.trace.timeline import Timeline, TimelineEntry, timelines
 from minipaged.trace.trace import Trace
 
-ENGINE, REQUESTS = 1, 2  # processes
-STEPS, MODEL = 1, 2  # threads of the engine
+ENGINE, REQUESTS = 1, 2  # process ids
+STEPS, MODEL = 1, 2  # thread ids within the engine's process
 
 Args = Mapping[str, int | str]
 TraceEvent = dict[str, str | int | float | Args]
@@ -29,7 +30,7 @@ TraceEvent = dict[str, str | int | float | Args]
 def write_perfetto(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write a file that ui.perfetto.dev opens.
 
-    It has a track of the steps, one of the model, one for each request, and counters.
+    The file has a track for the steps, one for the model, one for each request, and counters.
 
     Raises:
         TraceError: the file cannot be written.
@@ -57,7 +58,7 @@ def perfetto_events(trace: Trace) -> list[TraceEvent]:
 
 
 def _engine_events(trace: Trace) -> Iterator[TraceEvent]:
-    """Steps, the model's part of them, counters after each step, and what went wrong."""
+    """The steps, their forward passes, the counters after each step, the preemptions and the failures."""
     replay = Replay(trace.engine)
     planned = executed = 0.0
     for event in trace.events:
@@ -95,7 +96,7 @@ def _counters(replay: Replay) -> Iterator[TraceEvent]:
 
 
 def _request_slices(timeline: Timeline, thread: int) -> Iterator[TraceEvent]:
-    """A slice for each phase. Chunks of a prefill have one each; other phases last as long as they last."""
+    """One slice for each chunk of a prefill, and one for each unbroken series of steps in another phase."""
     began = timeline.arrived
     for _, group in groupby(timeline.entries, key=_kind):
         entries = list(group)
@@ -130,7 +131,7 @@ def _counter(name: str, time: float, values: Args) -> TraceEvent:
 
 
 def _instant(name: str, time: float) -> TraceEvent:
-    """An event without a duration, on the track of the steps (its scope, `"s"`, is the thread)."""
+    """An event without a duration, on the track of the steps. Its scope, `"s"`, is the thread."""
     return {"name": name, "ph": "i", "pid": ENGINE, "tid": STEPS, "ts": _microseconds(time), "s": "t"}
 
 

@@ -1,4 +1,4 @@
-"""Reading a trace file, as far as it is whole."""
+"""Reads a trace file up to its last whole line."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class TraceLines:
 
     Attributes:
         batches: the events of each line.
-        note: what is missing at the end; `None` if the trace was closed.
-        damage: the first line that was changed after it was written, as a sentence; `None` if there is none.
+        note: a sentence that says what is missing at the end; `None` if the trace was closed.
+        damage: a sentence that names the first line that was changed after it was written; `None` if no line
+            was changed.
     """
 
     header: Header
@@ -45,7 +46,8 @@ def read_lines(path: str | os.PathLike[str]) -> TraceLines:
     """Read a trace file up to its last whole line.
 
     Raises:
-        TraceError: there is no such file, it is no trace, it has another version, or a line cannot be read.
+        TraceError: there is no such file, it is not a trace, it has another version, or a line cannot be
+            read.
     """
     path = Path(path)
     try:
@@ -100,7 +102,7 @@ def _header(path: Path, line: bytes) -> Header:
 
 
 def _unzip(content: bytes) -> bytes:
-    """What can be decompressed: a process that was killed leaves no end.
+    """Decompress as much as possible, since a process that was killed leaves a file without an end.
 
     Raises:
         TraceError: the content is damaged before its end.

@@ -12,7 +12,7 @@ from minipaged.trace.waste import wanted_slots
 
 
 class RegionRules:
-    """What must hold for regions; nothing in the other layouts."""
+    """The rules for regions. They require nothing in layouts without regions."""
 
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
@@ -53,7 +53,7 @@ class RegionRules:
             require(apart, f"it overlaps the region at slot {other.start}")
 
     def check_admission(self, request: ReplayedRequest) -> None:
-        """A new request has reserved one region for each of its sequences, and begins with one."""
+        """Check that a new request has reserved a region for each of its sequences, and begins with one."""
         if self._applies:
             regions = self._regions_of(request)
             is_new = request.num_cached_tokens is None
@@ -63,13 +63,13 @@ class RegionRules:
             require(len(held) == 1, "it does not begin with one region")
 
     def check_end(self, request: ReplayedRequest) -> None:
-        """A request that has ended has no regions."""
+        """Check that a request that has ended has no regions."""
         if self._applies:
             starts = [region.start for region in self._regions_of(request)]
             require(not starts, f"the regions at slots {starts} are still reserved for it")
 
     def check_covers(self, seq: ReplayedSequence, num_tokens: int) -> None:
-        """The region of a sequence has room for its first `num_tokens` tokens."""
+        """Check that the region of a sequence has space for its first `num_tokens` tokens."""
         if self._applies:
             require(seq.region_start is not None, f"sequence {seq.seq_id} has no region")
             assert seq.region_start is not None

@@ -1,6 +1,6 @@
 """Replay: an engine's state, changed by one event at a time.
 
-It follows the events as they are. Whether they make sense is for `rules.py` to say.
+It applies the events without checking whether they make sense. `rules.py` does that.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Replay:
 
     Attributes:
         engine: the settings.
-        step: the last step that finished; `time`: when it ended.
+        step: the last step that finished. `time` is when it ended.
         pool: the blocks.
-        regions: by their starts.
-        requests: all that have arrived, in their order.
-        unfinished: those of them that wait or run, by their ids.
-        sequences: by their ids; those of ended requests and dropped beams too.
+        regions: the regions, by their starts.
+        requests: all requests that have arrived, in the order of their arrival.
+        unfinished: the requests that wait or run, by their ids.
+        sequences: all sequences by their ids, including those of ended requests and dropped beams.
         running, waiting, swapped: as in `TraceState`.
         plan: the last planned step.
     """
@@ -80,7 +80,7 @@ class Replay:
 
     @property
     def num_free(self) -> int:
-        """As `StepFinished.num_free`."""
+        """The free memory, as `StepFinished.num_free` counts it."""
         if self.engine.kv_layout != "contiguous":
             return self.pool.num_free
         num_reserved = sum(region.num_allocated for region in self.regions.values())
@@ -115,7 +115,7 @@ class Replay:
         """Change the state as the event says.
 
         Raises:
-            TraceError: the event names a sequence, a request, a block or a region that there is not.
+            TraceError: the event names a sequence, a request, a block or a region that does not exist.
         """
         raise TraceError(f"there is no event {event!r:.80}")
 
@@ -329,7 +329,7 @@ class Replay:
         return seq
 
     def _move(self, request: ReplayedRequest, status: TracedStatus) -> None:
-        """Put a request, which may be in a queue, into the queue of the new status."""
+        """Move a request from the queue that it is in, if any, to the queue of its new status."""
         for queue in (self.running, self.waiting, self.swapped):
             if request in queue:
                 queue.remove(request)

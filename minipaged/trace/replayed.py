@@ -41,7 +41,7 @@ class ReplayedSequence:
         return bool(self.block_ids or self.cpu_block_ids) or self.region_start is not None
 
     def lose_memory(self) -> None:
-        """Forget what it held and computed. The counts of the blocks are for the caller."""
+        """Forget the memory and the computed tokens. The caller updates the counts of the blocks."""
         self.block_ids, self.cpu_block_ids, self.region_start = [], (), None
         self.num_computed_tokens = 0
 
@@ -66,13 +66,13 @@ class ReplayedRequest:
 
     @property
     def num_at_end(self) -> int:
-        """The most tokens that a sequence computes: its last token is sampled but never computed."""
+        """The most tokens that a sequence computes. Its last token is sampled but never computed."""
         return self.num_prompt_tokens + self.added.max_tokens - 1
 
 
 @dataclass(frozen=True)
 class CachedContents:
-    """What a cached block holds."""
+    """The contents of a cached block."""
 
     block_hash: str
     parent_block_hash: str | None
@@ -83,7 +83,7 @@ class ReplayedPool:
     """The blocks, and which of them are cached.
 
     Args:
-        num_blocks: blocks, the null block included; 0 without blocks.
+        num_blocks: blocks, the null block included; 0 in a layout without blocks.
 
     Attributes:
         ref_cnt: by block id.
@@ -99,7 +99,7 @@ class ReplayedPool:
         self.clear()
 
     def clear(self) -> None:
-        """Free all blocks, and cache none."""
+        """Free all blocks, and forget what was cached."""
         self.ref_cnt = [0] * self._num_blocks
         if self._num_blocks:
             self.ref_cnt[NULL_BLOCK] = 1
@@ -129,7 +129,7 @@ class ReplayedPool:
                 self.num_free += 1
 
     def uncache(self, block_id: int) -> None:
-        """A block has lost its hash. Raises as `hold` does."""
+        """Record that a block has lost its hash. Raises as `hold` does."""
         self.cached.pop(block_id, None)
         if self.references(block_id) == 0:
             self.evicted.add(block_id)

@@ -1,14 +1,14 @@
-"""The rules of an engine's bookkeeping, for all events of a trace: `check` finds the first that is broken.
+"""The rules of an engine's bookkeeping. `check` finds the first rule that a trace breaks.
 
 - Blocks: free + used + null = total. The `ref_cnt` of a block is the number of tables that name it. A block
-is
-  handed out only if it is free and not cached. No block is written while it is shared or cached.
+  is handed out only if it is free and not cached. No block is written while it is shared or cached.
 - Memory: a table covers the tokens that are computed; requests that wait or have ended hold nothing.
-- Order: the first request of a queue runs next; a step is planned, executed, and finished.
-- Tokens: each sequence that is computed to its end gets a token; hits hold the very tokens of their sequence.
-- The engine's own counts after each step are those of the replayed state.
+- Order: the first request of a queue runs next; a step is planned, executed, and finished, in this order.
+- Tokens: each sequence that is computed to its end gets a token; a block that is hit holds exactly the tokens
+  of the sequence.
+- The engine's own counts after each step are equal to those of the replayed state.
 
-`block_rules.py` has what concerns single blocks, this module has requests and steps.
+`block_rules.py` has the rules for single blocks, and this module has those for requests and steps.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _BETWEEN_STEPS = (RequestAdded, RequestAborted, RequestAdmitted, RequestPreempte
 
 
 def check(engine: EngineStarted, events: Iterable[Event], *, is_whole: bool) -> None:
-    """Replay events, and hold each against the rules.
+    """Replay events, and check each of them against the rules.
 
     Args:
         engine: the settings.
         events: all events after `EngineStarted`.
-        is_whole: whether they go to the end of a run. Otherwise the last step may be unfinished.
+        is_whole: whether the events go to the end of a run. Otherwise the last step may be unfinished.
 
     Raises:
         TraceError: the first rule that is broken, with the step and the event.
@@ -75,11 +75,11 @@ def check(engine: EngineStarted, events: Iterable[Event], *, is_whole: bool) -> 
 
 
 class _Rules:
-    """What must hold before and after an event.
+    """The checks before and after each event.
 
     Attributes:
-        phase: `"between"` two steps, where the next one is planned; `"planned"`, while the model runs;
-            `"executed"`, while its results are taken in.
+        phase: `"between"` while no step is in progress, or while the next step is being planned; `"planned"`
+            while the model runs; `"executed"` while the results of the step are recorded.
     """
 
     def __init__(self, replay: Replay) -> None:

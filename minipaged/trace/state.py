@@ -1,4 +1,4 @@
-"""TraceState: an engine's whole state after one step, as a trace tells it."""
+"""TraceState: an engine's whole state after one step, rebuilt from a trace."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class BlockState:
 
     Attributes:
         ref_cnt: how many block tables name it; 1 for the null block.
-        holders: these tables' entries, in the order of the sequence ids.
-        block_hash: if it is cached, the first 8 bytes of its hash in hexadecimal; else `None`.
-        parent_block_hash: that of the block before it; `None` for a first block.
-        token_ids: the tokens in its filled slots. A cached block that is free keeps them.
+        holders: the table entries that name the block, in the order of the sequence ids.
+        block_hash: if it is cached, the first 8 bytes of its hash in hexadecimal; otherwise `None`.
+        parent_block_hash: the same for the block before it; `None` for a first block.
+        token_ids: the tokens in its filled slots. A cached block that is free keeps its tokens.
     """
 
     block_id: int
@@ -41,7 +41,7 @@ class BlockState:
 
     @property
     def num_filled(self) -> int:
-        """The slots that hold keys and values which may still be read."""
+        """The number of slots whose keys and values may still be read."""
         return len(self.token_ids)
 
 
@@ -63,7 +63,7 @@ class SequenceState:
     Attributes:
         index: its number within the request.
         token_ids: prompt and output.
-        text: the output's text so far; empty if the trace leaves texts out, and for a beam.
+        text: the output's text so far; empty if the trace leaves texts out, or if the sequence is a beam.
         block_ids: its block table.
         cpu_block_ids: its CPU blocks, while it is swapped out.
         region_start: the first slot of its region, in a contiguous cache.
@@ -105,7 +105,7 @@ class RequestState:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What a step computed of a sequence: the tokens at positions `start` to `start + num_tokens - 1`."""
+    """The tokens of a sequence that a step computed: positions `start` to `start + num_tokens - 1`."""
 
     seq_id: int
     start: int
@@ -117,16 +117,17 @@ class TraceState:
     """The state after a step.
 
     Attributes:
-        step: the step's number. 0: before the first one.
+        step: the step's number; 0 before the first step.
         time: when it ended, in the trace's seconds.
-        blocks: every block by its id; empty without blocks.
+        blocks: every block by its id; empty in a layout without blocks.
         regions: the regions of a contiguous cache, by their starts.
-        requests: all requests that have arrived, in the order of their arrival, ended ones too.
-        sequences: by their ids: those of `requests`, without dropped beams.
+        requests: all requests that have arrived, in the order of their arrival, including ended requests.
+        sequences: the sequences of `requests` by their ids, without dropped beams.
         running: the ids of the running requests, in the order of their admission.
-        waiting, swapped: those of the waiting and of the swapped-out ones; the first is the next to run.
+        waiting, swapped: the ids of the waiting and of the swapped-out requests. In each, the first id runs
+            next.
         chunks: what the step computed.
-        token_budget: `max_num_batched_tokens`, of which `num_scheduled_tokens` were used.
+        token_budget: `max_num_batched_tokens`. The step used `num_scheduled_tokens` of them.
         num_free: free blocks; in a contiguous cache, its free slots divided by the block size.
         num_preemptions, num_evictions, num_copied_blocks, num_hit_tokens: counts since the first step.
         slots: what each slot is used for.

@@ -1,4 +1,4 @@
-"""What became of each request in each step of a trace."""
+"""What each request did in each step of a trace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from minipaged.trace.state import Chunk
 Phase = Literal["waiting", "prefill", "decode", "idle", "preempted", "swapped"]
 """What a request did in a step.
 
-- `"prefill"`: it computed tokens that were known before: of the prompt, or again after a preemption.
+- `"prefill"`: it computed tokens that were known before: those of the prompt, or tokens that are computed
+  again after a preemption.
 - `"decode"`: it computed only tokens that the step before had sampled.
 - `"idle"`: it ran, but the step computed nothing for it.
 """
@@ -26,9 +27,9 @@ class TimelineEntry:
     """One request in one step.
 
     Attributes:
-        began, ended: the step's time, in the trace's seconds.
+        began, ended: when the step began and ended, in the trace's seconds.
         num_tokens: tokens that the step computed for it.
-        num_output_tokens: its output tokens after the step, those of all its sequences together.
+        num_output_tokens: the output tokens of all its sequences together, after the step.
         num_blocks: distinct blocks that it held while the step computed.
     """
 
@@ -43,7 +44,7 @@ class TimelineEntry:
 
 @dataclass(frozen=True)
 class Timeline:
-    """One request, from its arrival to its end. `entries` has one entry for each step between the two."""
+    """The timeline of one request. `entries` has one entry for each step from its arrival to its end."""
 
     request_id: str
     arrived: float
@@ -67,14 +68,14 @@ def timelines(
     Args:
         engine: the settings.
         events: all events after `EngineStarted`.
-        only: the id of the requests to follow; all if not given.
+        only: the id of the requests to include; all requests if it is not given.
     """
     replay = Replay(engine)
     entries: defaultdict[ReplayedRequest, list[TimelineEntry]] = defaultdict(list)
     works: dict[ReplayedRequest, _Work] = {}
     for event in events:
         if isinstance(event, StepExecuted):
-            works = _works(replay, only)  # the plan is final, and nothing is taken in or freed yet
+            works = _works(replay, only)  # the plan is final, but no result is recorded yet
         replay.apply(event)
         if isinstance(event, StepFinished) and replay.plan is not None:
             for request, work in works.items():

@@ -57,7 +57,7 @@ class Trace:
         self.title = title
         self.note = note
         self._damage = damage
-        # By step: how many events there are up to its end.
+        # For each step, the number of events up to its end.
         self._ends = [0, *(i for i, each in enumerate(self.events, 1) if isinstance(each, StepFinished))]
         self._replay, self._num_applied = Replay(engine), 0
 
@@ -66,7 +66,7 @@ class Trace:
         """Read a file that `TraceWriter` wrote, up to its last whole line.
 
         Raises:
-            TraceError: there is no such file, it is no trace, it has another version, or a line cannot be
+            TraceError: there is no such file, it is not a trace, it has another version, or a line cannot be
                 read.
         """
         lines = read_lines(path)
@@ -80,7 +80,7 @@ class Trace:
 
     @classmethod
     def of(cls, events: Sequence[Event], *, title: str = "") -> Trace:
-        """The trace of events that an observer has collected, such as `events.append`.
+        """Make a trace from events that an observer such as `events.append` has collected.
 
         Raises:
             TraceError: the first event is not `EngineStarted`.
@@ -162,7 +162,7 @@ class Trace:
         return self._replay
 
     def _replays(self) -> Iterator[Replay]:
-        """A replay after each step. It is the same object each time."""
+        """Yield the replay after each step. It is the same object each time, and changes."""
         replay = Replay(self.engine)
         for event in self.events:
             replay.apply(event)

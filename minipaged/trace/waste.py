@@ -15,7 +15,7 @@ from minipaged.trace.state import RegionState
 
 
 def count_slots(replay: Replay) -> MemoryBreakdown:
-    """The slots of the cache by what they are used for; all 0 without a cache."""
+    """Count the slots of the cache by what they are used for. All counts are 0 without a cache."""
     match replay.engine.kv_layout:
         case "paged":
             return _paged(replay)
@@ -67,7 +67,7 @@ def _contiguous(replay: Replay) -> MemoryBreakdown:
 
 
 def wanted_slots(engine: EngineStarted, request: ReplayedRequest) -> int:
-    """The slots that a request reserves for each of its sequences."""
+    """The number of slots that a request reserves for each of its sequences."""
     return slots_to_reserve(
         cast(ReserveRule, engine.reserve),
         num_prompt_tokens=request.num_prompt_tokens,
@@ -88,7 +88,10 @@ def _gaps(regions: list[RegionState], num_slots: int) -> Iterable[int]:
 
 
 def _free_buddies(regions: list[RegionState], num_slots: int) -> Iterable[int]:
-    """The sizes of the free blocks of a buddy allocator, whose pool begins as one block for each 1 bit."""
+    """The sizes of the free blocks of a buddy allocator.
+
+    Its pool begins as one block for each bit of `num_slots` that is 1.
+    """
     start = 0
     for order in reversed(range(num_slots.bit_length())):
         if num_slots >> order & 1:

@@ -1,4 +1,4 @@
-"""TraceWriter: the observer that writes a trace file. `FORMAT.md` beside this module describes the file."""
+"""TraceWriter: the observer that writes a trace file. `FORMAT.md` in this folder describes the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = "minipaged-trace"
 VERSION = 1
 
 CRC_LENGTH = len('{"crc":"00000000",')
-"""The bytes at the beginning of a line that its checksum does not cover."""
+"""The number of bytes at the beginning of a line that the line's checksum does not cover."""
 
 _ENDS_OF_BATCHES = (StepFinished, StepFailed, EngineReset, RequestAborted)
 
@@ -34,7 +34,7 @@ class TraceWriter:
     trace.
 
     Args:
-        path: the file, which is replaced. It is compressed if its name ends in `.gz`.
+        path: the file. An existing file is replaced. The file is compressed if its name ends in `.gz`.
         title: a name for the run.
         texts: whether to write texts; without them, the trace has token ids only.
 
@@ -57,7 +57,7 @@ class TraceWriter:
         """Take an event.
 
         Raises:
-            TraceError: the event is the first one of a second engine; or the trace is closed.
+            TraceError: the event is the first event of a second engine, or the trace is closed.
         """
         if isinstance(event, EngineStarted):
             self._write_header(event)
@@ -67,7 +67,7 @@ class TraceWriter:
             self._write_batch()
 
     def close(self) -> None:
-        """Write what is left, and the last line. Closing twice does nothing."""
+        """Write the remaining events, and the last line. Closing twice does nothing."""
         if self._file.closed:
             return
         if self._crc is not None:
@@ -121,5 +121,5 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _json(value: object) -> bytes:
-    """ASCII, so that no text can break a line or the encoding."""
+    """The value as JSON in ASCII, so that no text can break a line or the encoding."""
     return json.dumps(value, separators=(",", ":")).encode("ascii")

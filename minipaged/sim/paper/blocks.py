@@ -1,4 +1,4 @@
-"""Fig. 15, 18b and 19: what sharing saves, and what the size of a block does."""
+"""Fig. 15, 18b and 19: what sharing saves, and what the block size changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fig15(setting: Setting) -> PaperFigure:
 
 
 def fig18b(setting: Setting) -> PaperFigure:
-    """Fig. 18b: the size of a block, OPT-13B."""
+    """Fig. 18b: the effect of the block size, OPT-13B."""
     rows = []
     for lengths in (SHAREGPT, ALPACA):
         rates = {

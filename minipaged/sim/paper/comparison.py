@@ -1,4 +1,4 @@
-"""What a simulated figure is: rows of our numbers beside the paper's."""
+"""The form of a simulated figure: rows that compare our numbers with the paper's."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ class Comparison:
 
     Attributes:
         what: what the number is, with its unit.
-        ours: simulated here.
-        paper: the lowest and the highest number of the paper, quoted; `None` if the paper has only a picture.
+        ours: the number that is simulated here.
+        paper: the lowest and the highest number that the paper states; `None` if the paper shows only a
+            picture.
     """
 
     what: str
@@ -22,7 +23,11 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Ours divided by the paper's. 1 within a range; outside, by its nearer end. NaN without a number."""
+        """Our number divided by the paper's.
+
+        If ours is within the paper's range, the ratio is 1. Otherwise ours is divided by the nearer end of
+        the range. The ratio is NaN if the paper has no number.
+        """
         if self.paper is None:
             return math.nan
         low, high = self.paper
@@ -38,7 +43,7 @@ class PaperFigure:
         name: such as `fig13`.
         title: what it shows.
         rows: the numbers.
-        remarks: sentences: what was assumed, and where and why the numbers differ.
+        remarks: sentences that say what was assumed, and where and why the numbers differ.
     """
 
     name: str
@@ -48,5 +53,5 @@ class PaperFigure:
 
 
 def exactly(value: float) -> tuple[float, float]:
-    """A range of one number."""
+    """A range that contains only one number."""
     return value, value

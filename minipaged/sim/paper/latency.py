@@ -16,8 +16,8 @@ def rate_at_latency(
 ) -> float:
     """The arrival rate at which the latency per output token reaches a limit.
 
-    Between two rates that were tried, the logarithm of the latency is taken to be a straight line. A rate
-    above that of the full queue can be sustained only because the requests end.
+    Between two rates that were tried, the logarithm of the latency is assumed to be linear in the rate. A
+    rate above that of the full queue is possible only because the number of requests is finite.
 
     Args:
         setting: how it is simulated.

@@ -12,7 +12,8 @@ _ORCA = {
     "orca-pow2": (26.8, 17.9, 13.6, 41.6),
     "orca-oracle": (38.2, 25.2, 0.0, 36.6),
 }
-"""Paper, Fig. 2: token states, reservation, internal fragmentation, external fragmentation and others; %."""
+"""Paper, Fig. 2: token states, reservation, internal fragmentation, external fragmentation and others, in
+%."""
 
 _USES = ("token states", "reservation", "internal", "external and other")
 
@@ -41,7 +42,7 @@ def fig2(setting: Setting) -> PaperFigure:
 
 
 def _uses(setting: Setting, system: str) -> tuple[float, float, float, float]:
-    """Shares in %, in the order of `_USES`. What is free for a moment counts as other."""
+    """Shares in %, in the order of `_USES`. Slots that are free for a moment count as others."""
     result = setting.full(system, "OPT-13B", setting.drawn(SHAREGPT), num_requests=3 * setting.num_requests)
     memory = {name: 100 * share for name, share in result.memory.items()}
     return (

@@ -29,7 +29,7 @@ _SETUPS: dict[PaperModel, tuple[str, int, int]] = {
 """Device, number of devices and KV slots of each model (paper, Table 1)."""
 
 WARM_UP = 200
-"""Answered requests before a measurement with a full queue."""
+"""How many requests are answered before a measurement with a full queue begins."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Setting:
     """How the figures are simulated.
 
     Attributes:
-        num_requests: answered requests that each number is measured with.
-        seed: of lengths and arrivals.
+        num_requests: how many answered requests each number is measured with.
+        seed: the seed of the lengths and the arrivals.
         efficiency: share of the datasheet's peaks that kernels reach.
-        tell: told what is simulated next.
+        tell: called with a description of what is simulated next.
     """
 
     num_requests: int = 1000
@@ -67,7 +67,7 @@ class Setting:
     def drawn(
         self, lengths: LengthDistribution, *, num_samples: int = 1, num_prefix_tokens: int = 0
     ) -> Iterator[TimedRequest]:
-        """Requests for a queue that is never empty: the same for every system."""
+        """Requests for a queue that is never empty. They are the same for every system."""
         return stream(
             lengths,
             all_at_once(),
@@ -85,7 +85,7 @@ class Setting:
         block_size: int = 16,
         num_requests: int | None = None,
     ) -> SimulationResult:
-        """A system with a queue that is never empty: what it can do at most."""
+        """Simulate a system with a queue that is never empty, which shows its highest throughput."""
         self.tell(f"{system}, {model}, a full queue")
         simulation = make_simulation(find_system(system), self.deployment(model), block_size=block_size)
         wanted = num_requests or self.num_requests
@@ -100,7 +100,7 @@ class Setting:
         *,
         num_requests: int | None = None,
     ) -> SimulationResult:
-        """A system under Poisson arrivals."""
+        """Simulate a system under Poisson arrivals."""
         self.tell(f"{system}, {model}, {lengths.name} at {rate:g} requests/s")
         simulation = make_simulation(find_system(system), self.deployment(model))
         rng = np.random.default_rng(self.seed)

@@ -1,8 +1,8 @@
 """Fig. 12, 14, 16 and 17: the rates that the systems sustain.
 
-The rate of a system is that with a queue that is never empty. An open queue grows without end at any higher
-rate, and so does the latency. The paper compares rates at equal latencies, just before that happens. Fig. 12
-does so as well, for one of its panels.
+The rate of a system is the rate of its answers with a queue that is never empty. At any higher arrival rate,
+the queue and the latency grow without end. The paper compares rates at equal latencies, just before that
+happens. Fig. 12 does so as well, for one of its plots.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def fig12(setting: Setting) -> PaperFigure:
         ),
         (ALPACA, {"orca-oracle": None, "orca-pow2": None, "orca-max": None, "fastertransformer": None}),
     ):
-        # Alpaca's requests are short, so that more of them come to the same number of tokens.
+        # Alpaca's requests are short, so more of them are needed for the same number of tokens.
         count = setting.num_requests if lengths is SHAREGPT else 3 * setting.num_requests
         for model in _MODELS:
             best = setting.full("vllm", model, setting.drawn(lengths), num_requests=count)
@@ -131,7 +131,7 @@ def fig16(setting: Setting) -> PaperFigure:
 
 
 def fig17(setting: Setting) -> PaperFigure:
-    """Fig. 17: chat, with prompts that fill their limit."""
+    """Fig. 17: chat, where every prompt has the maximum length of 1,024 tokens."""
     rates = {
         name: setting.full(name, "OPT-13B", _chat(setting)).requests_per_second
         for name in ("vllm", "orca-oracle", "orca-pow2", "orca-max")

@@ -3,7 +3,7 @@
 class Axis {
   constructor() {
     this.inTime = false;
-    this.end = 1; // of all runs in the page, so that two runs have one scale
+    this.end = 1; // the end of the longest run in the page, so that two runs have one scale
   }
 
   fit(runs, inTime) {

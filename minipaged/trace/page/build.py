@@ -1,7 +1,7 @@
-"""From traces to one HTML file that needs nothing else.
+"""Makes one HTML file from traces. The file needs nothing else.
 
-All texts of a trace are in the page as JSON, in elements that are no scripts, with `<` escaped. So no text
-can end its element or begin another one.
+All texts of a trace are in the page as JSON, in elements that the browser does not run, with `<` escaped. So
+no text can end its element or begin another element.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SCRIPTS = (
     "slots",  # what each slot is used for
     "colours",
     "dom",
-    "run",  # a whole trace, gone through once; the state at any step
+    "run",  # one pass through a whole trace, and the state at any step
     "words",  # an event in words
-    "cell",  # of the pool
+    "cell",  # a cell of the pool
     "pool",
     "strip",  # the pool of a contiguous cache
     "inspector",  # one block
@@ -37,7 +37,7 @@ SCRIPTS = (
     "timeline",
     "charts",
     "texts",
-    "view",  # one run: all of these
+    "view",  # one run: all parts above
     "player",
     "main",
 )
@@ -51,10 +51,10 @@ def replay_page(traces: Sequence[Trace], names: Sequence[str] = ()) -> str:
 
     Args:
         traces: one or two.
-        names: what to call each; by default its title.
+        names: the name to show for each trace; by default its title.
 
     Returns:
-        A whole HTML document, in which all letters outside ASCII are in UTF-8.
+        A whole HTML document. It contains letters outside ASCII as they are, so write it in UTF-8.
 
     Raises:
         TraceError: there are no traces, or more than two.
@@ -69,7 +69,7 @@ def replay_page(traces: Sequence[Trace], names: Sequence[str] = ()) -> str:
         traces="\n".join(_element(trace, name) for trace, name in zip(traces, called, strict=True)),
         script="\n".join(_read(f"{name}.js") for name in SCRIPTS),
     )
-    # Half of a surrogate pair cannot be written in UTF-8. As an escape it means the same in JSON.
+    # UTF-8 cannot encode half of a surrogate pair. In JSON, an escape means the same.
     return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -83,7 +83,8 @@ def _element(trace: Trace, name: str) -> str:
         "engine": encode([trace.engine])[0],
         "events": encode(trace.events, texts=texts),
     }
-    # In a script element nothing is an entity, and only "<" can end it. In JSON "<" is within strings alone.
+    # In a script element nothing is an entity, and only "<" can end it. In JSON, "<" occurs only inside
+    # strings.
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" class="trace">{text}</script>'
 

@@ -111,7 +111,7 @@ class Charts {
     );
   }
 
-  /** Calls `visit(x, step)` along the axis; a step's value holds from its end to the end of the next. */
+  /** Calls `visit(x, step)` along the axis; a step's value holds from its end to the end of the next step. */
   along(width, visit) {
     const { run, axis } = this.view;
     for (let step = 0; step <= run.numSteps; step += 1) visit(axis.at(run, step) * width, step);

@@ -1,7 +1,7 @@
-// Colours: those of sequences from a palette that people with any colour vision can tell apart, each with a letter
-// beside it; all others from the style sheet, in its light and its dark version.
+// Colours. Sequences get theirs from a palette that people with any colour vision can tell apart, and each sequence
+// also has a letter. All other colours come from the style sheet, in its light or its dark version.
 
-// Okabe and Ito's seven, then five between them for a pool with more sequences.
+// The seven colours of Okabe and Ito, and then five colours between them for a pool with more sequences.
 const PALETTE = [
   "#0072b2",
   "#e69f00",

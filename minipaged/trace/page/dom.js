@@ -1,4 +1,4 @@
-// Elements and canvases. Texts get into the page as text nodes alone, so that no text is ever markup.
+// Elements and canvases. Texts enter the page only as text nodes, so that no text is ever markup.
 
 /** make("td", {class: "x", onclick: f}, "text", child, …) */
 function make(tag, attributes = {}, ...children) {
@@ -12,7 +12,7 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** A drawn sign of 16 units; fonts differ in which signs they have. */
+/** An icon, drawn in 16 units, because not every font has the same signs. */
 function icon(path) {
   const make = (tag) => document.createElementNS("http://www.w3.org/2000/svg", tag);
   const svg = make("svg"),
@@ -24,12 +24,12 @@ function icon(path) {
   return svg;
 }
 
-/** Sets a text, and leaves the page alone if it is there already. */
+/** Sets a text. If the element already has it, the page is not touched. */
 function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Gives a parent one child for each item. Children stay, and are changed: that is faster than making them anew. */
+/** Gives a parent one child for each item. Existing children are reused, which is faster than new ones. */
 function fillList(parent, items, create, update) {
   while (parent.childElementCount > items.length) parent.lastElementChild.remove();
   while (parent.childElementCount < items.length) parent.append(create());
@@ -47,7 +47,7 @@ function setChip(element, names) {
   setText(element, names.letter);
 }
 
-/** A section with a heading, and a line on its right for what is current. */
+/** A section with a heading, and a line to the right of it for the present step. */
 function panel(title, name, ...children) {
   const id = `panel-${(panel.count = (panel.count ?? 0) + 1)}`;
   const aside = make("span", { class: "aside" });
@@ -81,12 +81,12 @@ function chip(names) {
   return make("span", { class: `chip c${names.colour}`, "aria-hidden": "true" }, names.letter);
 }
 
-/** A text from a trace among other texts. Marks that turn the direction of what follows are written out. */
+/** A text from a trace, for use among other texts. Direction and control characters are shown as escapes. */
 function foreign(text, attributes = {}) {
   return make("bdi", attributes, plainly(text));
 }
 
-/** The same for use within a string. */
+/** The same as `foreign`, for use within a string. */
 function isolate(text) {
   return `\u2068${plainly(text)}\u2069`;
 }

@@ -1,4 +1,4 @@
-"""A trace in two pictures: what each request did, and what the pool's slots were used for."""
+"""Draws a trace as two pictures: what each request did, and what the pool's slots were used for."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from minipaged.trace.timeline import Phase, TimelineEntry
 from minipaged.trace.trace import Trace
 
 MOST_REQUESTS = 40
-"""Rows of the timeline: more are not readable in a picture."""
+"""The most rows of the timeline. More rows would not be readable in a picture."""
 
 
 class _Look(NamedTuple):
-    """How a phase is drawn: phases differ in height as well as in colour."""
+    """How a phase is drawn. Phases differ in height as well as in colour."""
 
     height: float
     colour: str
@@ -60,7 +60,7 @@ def draw_timeline(trace: Trace) -> Figure:
                 label=phase if phase not in seen else None,
             )
             seen.add(phase)
-    # A `$` would begin mathematics.
+    # Matplotlib would read an unescaped `$` as the beginning of a formula.
     names = [_shortened(request_id).replace("$", r"\$") for request_id in shown]
     axes.set_yticks(range(len(shown)), names, fontsize=8)
     axes.set_ylim(len(shown) - 0.4, -0.6)

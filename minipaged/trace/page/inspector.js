@@ -150,7 +150,7 @@ function fact(name, value) {
   return [make("dt", {}, name), make("dd", {}, value)];
 }
 
-/** A token's text with its white space to be seen, and no longer than a cell can take. */
+/** A token's text with visible white space, shortened to what a cell can show. */
 function visible(text) {
   const short = text.length > 24 ? `${text.slice(0, 23)}…` : text;
   return short.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥");

@@ -1,4 +1,4 @@
-// Begins: reads the traces, goes through the runs, and puts player and views onto the page.
+// The start: reads the traces, goes through the runs, and puts the player and the views onto the page.
 
 function begin() {
   const runs = readTraces().map((trace) => new Run(trace));
@@ -13,7 +13,7 @@ function begin() {
   player.readAddress();
   player.redraw();
   document.addEventListener("keydown", (event) => player.key(event));
-  // The new address is the event's: by now the page may have written another one.
+  // Take the new address from the event, because by now the page may have written another one.
   window.addEventListener("hashchange", (event) => player.readAddress(event.newURL));
   window.addEventListener("resize", () => player.redraw());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => player.redraw());
@@ -26,7 +26,7 @@ function begin() {
   exposeShown(player);
 }
 
-/** `window.replay`, for tests and for the curious: where the page is, and what its canvases show. Read only.
+/** `window.replay`, for tests and curious readers. It tells the page's position and what its canvases show. Read only.
  *
  *  replay.step(i): the step that run i shows.
  *  replay.pool(i): the pool's cells as they were painted: {block, filled, refCnt, owners, cached, mark}; the regions

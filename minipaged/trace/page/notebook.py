@@ -1,4 +1,5 @@
-"""A trace in a notebook: the page in an output cell, and two pictures for places where no script runs."""
+"""Shows a trace in a notebook: the page in an output cell, and two pictures for places where no script
+runs."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEIGHT = 760
-"""Of the page within the output cell, in pixels."""
+"""The height of the page within the output cell, in pixels."""
 
 
 def show(trace: Trace, other: Trace | None = None, *, height: int = HEIGHT) -> None:
@@ -22,11 +23,11 @@ def show(trace: Trace, other: Trace | None = None, *, height: int = HEIGHT) -> N
 
     Args:
         trace: the run.
-        other: a second run, to be shown beside the first.
-        height: of the page, in pixels.
+        other: a second run, to be shown next to the first.
+        height: the height of the page, in pixels.
 
     Raises:
-        TraceError: the events make no sense.
+        TraceError: the events contradict each other.
     """
     from IPython.display import HTML, display
 

@@ -1,7 +1,7 @@
-// The player: where in the run the page is. Slider, buttons, keys and the address move it; the views follow.
+// The player: the page's position in the run. Slider, buttons, keys and the address move it, and the views follow.
 //
-// A position is a step, or with two runs in time an instant: one of the moments at which a step of either ended. The
-// address has it as #step=12 or #time=0.0345.
+// A position is a step. If two runs are compared in time, it is one of the moments at which a step of either run ended.
+// The address contains the position as #step=12 or #time=0.0345.
 
 const SPEEDS = [1, 2, 5, 10, 30];
 const ICONS = {
@@ -152,7 +152,7 @@ class Player {
     if (this.position >= this.last) this.goTo(0);
     const rate = Number(this.speed.value);
     if (this.axis.inTime) {
-      // Equal spans of time, not equal numbers of moments.
+      // Play advances by equal spans of time, not by equal numbers of moments.
       const each = this.moments[this.last] / this.last;
       let time = this.moments[this.position];
       this.timer = setInterval(() => {
@@ -179,7 +179,7 @@ class Player {
   showPlaying(isPlaying) {
     this.playButton.replaceChildren(icon(isPlaying ? ICONS.pause : ICONS.play));
     this.playButton.setAttribute("aria-label", isPlaying ? "Pause" : "Play");
-    // Who listens to the page is told of each step that is taken by hand, not of each one that is played.
+    // Screen readers announce each step that the user takes by hand, but not each step that is played.
     for (const element of document.querySelectorAll("[aria-live]"))
       element.setAttribute("aria-live", isPlaying ? "off" : "polite");
   }

@@ -1,5 +1,5 @@
-// The pool: a cell for each block. Its fill level is that of the block, its colours are those of the sequences that
-// hold it. Arrow keys move the selection while the pool has the focus.
+// The pool: a cell for each block. The cell has the block's fill level, and the colours of the sequences that hold
+// the block. Arrow keys move the selection while the pool has the focus.
 
 const POOL_GUTTER = 44,
   POOL_HEIGHT = 380;

@@ -1,5 +1,5 @@
 // Run: a whole trace, gone through once. It has the curves of the charts, the rows of the timeline, the blocks'
-// histories and a checkpoint every few steps; the state at a step is made of the checkpoint before it.
+// histories and a checkpoint every few steps; the state at a step is rebuilt from the checkpoint before it.
 
 const CHECKPOINT_EVERY = 20;
 
@@ -8,9 +8,9 @@ class Run {
     this.trace = trace;
     this.engine = trace.engine;
     this.hasTexts = trace.texts;
-    this.log = new Map(); // sequence id -> {tokens, texts}: of the whole run
+    this.log = new Map(); // sequence id -> {tokens, texts} of the whole run
     this.names = new Map(); // sequence id -> {name, letter, colour, …}
-    this.rows = new Map(); // key -> {key, requestId, spans}: of the timeline
+    this.rows = new Map(); // key -> {key, requestId, spans}, the rows of the timeline
     this.histories = []; // block id -> [step, number of the event] pairs, one after the other
     this.curves = {
       time: [],
@@ -39,7 +39,7 @@ class Run {
     return this.curves.time;
   }
 
-  /** The state after step `number`. It is changed by the next call. */
+  /** The state after step `number`. The next call changes the same object. */
   seek(number) {
     const checkpoint = Math.floor(number / CHECKPOINT_EVERY);
     const isAhead = this.position <= number && Math.floor(this.position / CHECKPOINT_EVERY) >= checkpoint;
@@ -146,7 +146,7 @@ class Run {
     const uses = new Array(NUM_COLOURS).fill(0);
     const state = this.current;
     for (const [seqId, { request, colour }] of this.names) {
-      // A sequence that has no state yet comes in the same step.
+      // A sequence that has no state yet is added later in the same step.
       const isOver =
         OVER.includes(state.requests.get(request)?.status) || state.sequences.get(seqId)?.finishReason;
       if (!isOver) uses[colour] += 1;

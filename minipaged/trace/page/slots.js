@@ -98,7 +98,7 @@ function gaps(regions, numSlots) {
   return found;
 }
 
-/** The sizes of the free blocks of a buddy allocator, whose pool begins as one block for each 1 bit. */
+/** The sizes of a buddy allocator's free blocks. Its pool begins as one block for each bit of its size that is 1. */
 function freeBuddies(regions, numSlots) {
   const found = [];
   for (let start = 0, size = 2 ** 40; size >= 1; size /= 2) {

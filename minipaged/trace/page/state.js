@@ -1,4 +1,4 @@
-// State: an engine's state, changed by one event at a time. It is `minipaged/trace/replay.py` once more.
+// State: an engine's state, changed by one event at a time. It does what `minipaged/trace/replay.py` does.
 //
 // Requests, sequences and regions are records that are replaced, never changed: so a copy of a state shares them
 // with the state that it was copied from, and a checkpoint is cheap. Tokens and texts are in the run's log, since
@@ -34,7 +34,7 @@ class State {
     this.refCnt = new Int32Array(numBlocks);
     if (numBlocks) this.refCnt[0] = 1; // the null block
     this.numFree = Math.max(0, numBlocks - 1);
-    this.countedFree = this.numFree; // by the engine
+    this.countedFree = this.numFree; // the free blocks that the engine counted
     this.cached = new Map(); // block id -> {hash, parent, seqId, start, end}
     this.handingOut = new Set();
     this.regions = new Map();
@@ -171,7 +171,7 @@ class State {
     });
   }
 
-  /** Puts a request, which may be in a queue, into that of its new status. */
+  /** Moves a request from the queue that it is in, if any, to that of its new status. */
   move(key, status) {
     this.running = this.running.filter((each) => each !== key);
     if (status === "running") this.running.push(key);

@@ -2,7 +2,7 @@
 //
 // A trace is in the page as {name, remark, texts, engine, events}: what to call it, what is missing at its end,
 // whether it has texts, and its events as in a trace file. Step s has the events after the end of step s - 1 up to
-// its own end. Events after the last step, such as an abort, make one more.
+// its own end. Events after the last step, such as an abort, make one more step.
 
 function readTraces() {
   const elements = document.querySelectorAll('script.trace[type="application/json"]');

@@ -1,4 +1,4 @@
-// The pool of a contiguous cache: its slots in rows, each region at its place, filled as far as it has tokens.
+// The pool of a contiguous cache: its slots in rows, each region at its place, and filled up to its last token.
 
 const STRIP_ROW = 26;
 

@@ -1,5 +1,5 @@
-// Block tables: a row for each sequence with blocks, a cell for each logical block, in it the physical one. The
-// rows have one height, so only those in sight are filled.
+// Block tables: a row for each sequence with blocks, and a cell for each logical block, which names the physical block.
+// All rows have the same height, so only those in sight need to be filled.
 
 const TABLE_ROW = 28,
   TABLE_HEAD = 150,

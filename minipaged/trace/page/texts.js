@@ -1,5 +1,5 @@
-// The texts as they grow. Prompts that begin alike have their common beginning in one colour, with a letter; what
-// came from the prefix cache is underlined. A click on a token shows its slot.
+// The texts as they grow. If prompts begin alike, their common beginning has one colour and a letter. Tokens from the
+// prefix cache are underlined. A click on a token shows its slot.
 
 const LONG = 4000,
   MOST_TEXTS = 40;
@@ -9,7 +9,7 @@ class Texts {
     this.view = view;
     this.items = new Map(); // key -> the elements of a request
     this.groups = commonPrefixes(view.run);
-    // Of many texts, the browser lays out only those in sight.
+    // If there are many texts, the browser lays out only those in sight.
     this.list = make("div", { class: view.run.rows.size > 12 ? "texts many" : "texts" });
     this.more = make("p", { class: "hint" });
     const { section, aside } = panel("Texts", "texts-panel", this.list, this.more);
@@ -46,7 +46,7 @@ class Texts {
     }
   }
 
-  /** In a long run: the requests that are not over, and the last of those that are; in the order of arrival. */
+  /** The requests to show: those that are not over, then the latest ones that are. In the order of arrival. */
   chosen(arrived) {
     if (arrived.length <= MOST_TEXTS) return arrived;
     const going = arrived.filter((request) => !OVER.includes(request.status)).slice(0, MOST_TEXTS);
@@ -60,7 +60,7 @@ class Texts {
     const first = request.key;
     const status = make("span", { class: "status" });
     const prompt = make("span", { class: "prompt" });
-    // One output goes on where the prompt ends; several have lines of their own.
+    // A single output continues where the prompt ends. Several outputs have separate lines.
     const outputs = make(request.numSeqs > 1 ? "div" : "span", { class: "outputs" });
     const body = make("div", { class: "body", dir: "auto" }, prompt);
     const element = make(
@@ -77,7 +77,7 @@ class Texts {
     return { element, status, prompt, outputs, samples: new Map(), hits: null };
   }
 
-  /** The prompt in parts: where it stops to be the same as other prompts, and where the cached tokens end. */
+  /** Fills in the prompt in parts. A part ends where other prompts differ, or where the cached tokens end. */
   fillPrompt(prompt, seqId, hits) {
     const { numPrompt } = this.view.run.names.get(seqId);
     const groups = [...(this.groups.get(seqId) ?? []), { end: numPrompt, mark: null }];
@@ -97,7 +97,7 @@ class Texts {
     }
   }
 
-  /** Adds the texts of tokens; of a long row of them the beginning and the end, with the rest at a click. */
+  /** Adds the texts of tokens. A long row shows its beginning and its end, and the rest after a click. */
   addTokens(part, seqId, from, to, name) {
     const add = (first, last) => {
       let text = "";
@@ -126,7 +126,7 @@ class Texts {
     return run.hasTexts ? run.tokenText(seqId, position) : `${run.tokens(seqId, position, position + 1)[0]} `;
   }
 
-  /** The token at a click: the one in which the character lies that was hit. */
+  /** The token that contains the character at a click. */
   tokenAt(event) {
     const tokens = event.target.closest?.(".tokens");
     const caret = document.caretPositionFromPoint?.(event.clientX, event.clientY);
@@ -174,7 +174,7 @@ class Texts {
         sample = { element, text, end: element.lastChild };
         item.samples.set(seq.seqId, sample);
       }
-      // The best beam comes first, and which one that is changes.
+      // The best beam comes first, and another beam may become the best one.
       if (item.outputs.children[i] !== sample.element)
         item.outputs.insertBefore(sample.element, item.outputs.children[i] ?? null);
       setText(sample.text, outputText(this.view.run, seq));
@@ -195,14 +195,14 @@ function outputText(run, seq) {
     : text;
 }
 
-/** One token can be as long as its author likes. */
+/** Shortens a token's text, since a single token can be of any length. */
 function shorten(text) {
   return text.length > LONG
     ? `${text.slice(0, LONG)}… (${whole.format(text.length - LONG)} characters more)`
     : text;
 }
 
-/** Sequence id -> [{end, mark, count}]: where its prompt is the same as that of others, in whole blocks. */
+/** Sequence id -> [{end, mark, count}]: the whole blocks in which its prompt equals other prompts. */
 function commonPrefixes(run) {
   const size = run.engine.block_size;
   const prompts = [];
@@ -211,8 +211,8 @@ function commonPrefixes(run) {
       if (event.event === "RequestAdded")
         prompts.push([event.seq_id, event.prompt_token_ids, event.cache_salt]);
   }
-  const numbers = new Map(); // a block and the number of all before it -> a number of both
-  const sharers = []; // by that number: the sequences that begin so
+  const numbers = new Map(); // number of the prefix before a block, and its tokens -> prefix number
+  const sharers = []; // prefix number -> the sequences that begin with this prefix
   const chains = prompts.map(([seqId, tokens, salt]) => {
     const chain = [];
     let before = `salt ${salt ?? ""}`;

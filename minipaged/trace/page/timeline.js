@@ -1,6 +1,6 @@
-// The timeline: a row for each request, from left to right what it did. The kinds differ in height and in line, so
-// that they can be told apart without colours. The canvas has the size of the window onto the rows, and is drawn
-// anew when that is scrolled.
+// The timeline: a row for each request, which shows from left to right what it did. The phases differ in height and
+// line style, so that they can be told apart without colours. The canvas is as large as the visible part of the rows,
+// and is drawn again when the rows are scrolled.
 
 const ROW = 20,
   NAMES = 132,
@@ -117,7 +117,7 @@ class Timeline {
     return `Timeline. After step ${this.number}: ${parts.join(", ") || "no requests"}.`;
   }
 
-  /** Scrolls so far that the current step is in sight, with a request that runs then. */
+  /** Scrolls until the current step is in sight, and with it a request that runs in that step. */
   follow(state) {
     const x = this.view.axis.at(this.view.run, this.number ?? 0) * this.wide;
     const room = this.width - NAMES - 12;

@@ -1,4 +1,4 @@
-// View: one run on the page. Its panels show one step, and what is pointed at, chosen or followed in all of them.
+// View: one run on the page. Its panels show one step. All of them mark what is pointed at, chosen or followed.
 
 class View {
   constructor(run, runs, axis, number, player) {

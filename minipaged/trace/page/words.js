@@ -1,4 +1,4 @@
-// An event in words: an array of texts and elements. With a block, only what the event says about that block.
+// An event in words: an array of texts and elements. If a block is given, only what the event says about that block.
 
 function words(event, run, blockId = null) {
   const who = (seqId) => {
