@@ -23,7 +23,7 @@ from minipaged.bench.gpu_part import PartRecord, Parts, run_parts
 from minipaged.triton_kernels.setup import prepare_triton
 
 SHARE_TO_BEGIN = 0.9
-"""Share of a group's time. No part begins later than that."""
+"""After this share of a group's time, no further part begins."""
 
 
 class GroupModule(Protocol):

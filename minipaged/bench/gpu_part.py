@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Row = dict[str, str | int | float | bool]
-"""One line of a part's results: names and values."""
+"""One row of a part's figures, as names and values."""
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def paged_decode(
     scale: float,
     gpu: Gpu,
 ) -> None:
-    """For D sequences: attend from the last token to all tokens of its sequence.
+    """For each of D sequences, attend from its last token to all of its tokens.
 
     Args:
         query: `[D, num_heads, head_dim]`; the last dimension is contiguous, as in all tensors here.
@@ -95,7 +95,7 @@ def paged_decode(
         seq_lens: int32 `[S]`; a length of 0 gives a row of zeros.
         output: as `query`, overwritten.
         scale: multiplies the scores.
-        gpu: where the tensors are.
+        gpu: the limits of the GPU that holds the tensors.
     """
     num_decodes, num_heads, head_dim = query.shape
     block_size, num_kv_heads = kv_layer.shape[2:4]
