@@ -56,7 +56,7 @@ def describe_machine(device: torch.device) -> dict[str, str]:
 
 
 def format_table(records: Sequence[PartRecord]) -> str:
-    """A table with a line for each part."""
+    """Format a table with a line for each part."""
     lines = [f"{'part':16} {'seconds':>8}  result"]
     for record in records:
         mark = "✗ " if record.failed else ""

@@ -1,4 +1,4 @@
-"""Runs one group of `minipaged bench gpu` in its own process.
+"""Runs one group of parts of `minipaged bench gpu` in its own process.
 
 python -m minipaged.bench.gpu_child GROUP RECORDS.json [--rehearse]
 """

@@ -1,4 +1,4 @@
-"""A part of the GPU check. It is run and timed. If it fails, the other parts still run."""
+"""Run and time the parts of the GPU check. If a part fails, the other parts still run."""
 
 from __future__ import annotations
 

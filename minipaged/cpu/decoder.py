@@ -22,7 +22,7 @@ from minipaged.model.layer import Embedding, Layer, Linear, RMSNorm
 
 
 class CompiledDecoder(Decoder):
-    """A `Decoder` with compiled parts. It inherits `forward`, `enter` and `logits`, which call these parts.
+    """A `Decoder` with compiled parts. The inherited `forward`, `enter` and `logits` call these parts.
 
     Args:
         plain: the decoder that has the weights. `recognise.why_not_compiled` must return `None` for it.
@@ -75,7 +75,7 @@ class CompiledDecoder(Decoder):
         return cast(CompiledNorm, self.norm)
 
     def plain(self) -> Decoder:
-        """A plain decoder with the same weights. Matrices are copied into rows; the rest is shared."""
+        """A plain decoder with the same weights. Matrices are copied into rows, others are shared."""
         plain = Decoder(self.config, self.dtype, self.device)
         mine = dict(self.named_parameters())
         for name, parameter in plain.named_parameters():

@@ -51,7 +51,7 @@ class RecordedDecode:
     Args:
         decoder: the model, for which `can_record` holds.
         layout: where the model's keys and values are.
-        max_num_seqs: most sequences in one step.
+        max_num_seqs: the largest number of sequences in one step.
         max_model_len: tokens of the longest sequence.
     """
 

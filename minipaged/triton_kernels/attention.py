@@ -16,7 +16,7 @@ from minipaged.triton_kernels.split_rule import num_splits
 
 
 class TritonAttention:
-    """The attention backend for GPUs; called like any other (see `AttentionFn`).
+    """The attention backend for GPUs. It is called like any other backend (see `AttentionFn`).
 
     Its only state is how many decode programs the GPU holds at once, for each shape of heads that the backend
     has seen. This module imports Triton: call `prepare_triton` first.

@@ -93,7 +93,7 @@ def paged_decode(
         kv_layer: `[2, num_blocks, block_size, num_kv_heads, head_dim]`, in the dtype of `query`.
         block_tables: int32 `[S, M]` with S >= D; the first D rows are read.
         seq_lens: int32 `[S]`; a length of 0 gives a row of zeros.
-        output: as `query`, overwritten.
+        output: a tensor like `query`. It is overwritten.
         scale: multiplies the scores.
         gpu: the limits of the GPU that holds the tensors.
     """

@@ -82,7 +82,7 @@ def prefill_tiles(group: int, head_dim: int, dtype: torch.dtype, gpu: Gpu) -> Ti
     """Tiles of `paged_prefill`; arguments and errors as in `decode_tiles`."""
     bytes_ = _factor_bytes(dtype, gpu)
     rows = 32 if bytes_ == FLOAT32_BYTES else 128
-    if head_dim * bytes_ > 256:  # a longer query takes more of the registers
+    if head_dim * bytes_ > 256:  # longer queries take more registers
         rows //= 2
     rows = max(rows, triton.next_power_of_2(group))
     return _fitting("prefill", rows, 32, head_dim, bytes_, 8, gpu)

@@ -109,7 +109,7 @@ def _read_rate(num_bytes: int, threads: int) -> float:
 
 
 def _products_seconds(shapes: Sequence[Shape], dtype: torch.dtype) -> list[float]:
-    """For each of `NUM_ROWS`, the seconds of one product with each matrix, by the fastest routine.
+    """For each of `NUM_ROWS`, how many seconds the products with all matrices take by the fastest routine.
 
     Each matrix has its own memory, so no weights are in a cache by chance.
     """

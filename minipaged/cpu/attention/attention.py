@@ -27,13 +27,13 @@ them."""
 
 
 class CpuAttention:
-    """The attention backend of one engine on a CPU; called like any other backend (see `AttentionFn`).
+    """The attention backend of one engine on a CPU. It is called like any other backend (see `AttentionFn`).
 
     All layers of a step are called with the same metadata, so the first layer's call groups the step's tokens
     and the later ones use these groups.
 
     Raises:
-        IndexError: a block table is too short, or holds a block that the cache does not have; or the metadata
+        IndexError: a block table is too short or holds a block that the cache does not have, or the metadata
             belongs to another step.
     """
 

@@ -26,8 +26,8 @@ Function = TypeVar("Function", bound=Callable[..., object])
 # Dividing by 0 gives infinity or NaN, as in C. A check that could raise would keep LLVM from using vectors.
 ERROR_MODEL = "numpy"
 
-# LLVM may reorder sums. Otherwise no sum over neighbouring numbers could use vectors. NaN and infinity still
-# work.
+# LLVM may reorder sums. Otherwise no sum over neighbouring numbers could use vectors. NaN and infinity keep
+# their meaning.
 FAST_SUMS = {"reassoc", "contract", "nsz"}
 
 

@@ -26,7 +26,8 @@ WORTH_THREADS = 5.0
 threads takes longer than they save."""
 
 RunParallel = Callable[[int, int, int, int], None]
-"""(function's address, arguments' address, number of threads, flags)."""
+"""(address of a function, address of its arguments, number of threads, flags): runs the function on
+threads."""
 
 
 def threads_for(microseconds: float) -> int:

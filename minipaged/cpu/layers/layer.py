@@ -39,7 +39,7 @@ class CompiledLayer(nn.Module):
         layer: the layer with the weights. These must not be replaced by other tensors afterwards, because the
             compiled code uses their addresses.
         config: the model's sizes, which the layer must have (see `recognise.why_not_compiled`).
-        in_panels: turns a projection's weight into panels.
+        in_panels: turns a projection's weight into panels (see `products/panel_linear.py`).
         workspace: memory for intermediate results. All layers of the decoder share it.
     """
 

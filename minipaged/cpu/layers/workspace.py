@@ -19,9 +19,9 @@ class LayerWorkspace:
         num_tokens: T, the most tokens that go through a half of a layer together.
 
     Attributes:
-        x_address: address of float32 `[T, N]`, where N is the larger of the hidden size and the size of
-            attention's output.
-        gated_address: address of float32 `[T, intermediate]`.
+        x_address: address of a float32 array `[T, N]`, where N is the larger of the hidden size and the size
+            of attention's output.
+        gated_address: address of a float32 array `[T, intermediate]`.
     """
 
     def __init__(self, config: ModelConfig, num_tokens: int) -> None:

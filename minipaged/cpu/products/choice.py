@@ -4,7 +4,7 @@
 the processor and on the number of rows: on some processors MKL takes twice as long as oneDNN, on others it is
 faster. Our own product needs the weights in panels, so an engine uses it for every number of rows or not at
 all. On processors with matrix instructions, no loop over vectors can match the libraries. So a short trial
-decides, for a few numbers of rows.
+decides, with a few different numbers of rows.
 """
 
 from __future__ import annotations

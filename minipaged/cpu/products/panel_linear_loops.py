@@ -1,4 +1,4 @@
-"""One matrix product with weights in panels, as work for several threads.
+"""One matrix product with weights in panels (see `panel_linear.py`), as work for several threads.
 
 Importing this module imports numba.
 """

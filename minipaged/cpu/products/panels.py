@@ -1,5 +1,7 @@
 """Multiply many rows of x by one panel of weights (`multiply_panel`) or by two (`multiply_pair`), in tiles.
 
+`panel_linear.py` says what a panel is, and `tile.py` what a tile is.
+
 Importing this module imports numba.
 """
 

@@ -1,4 +1,4 @@
-"""Matrix products with weights in panels, as work that several threads share.
+"""Matrix products with weights in panels (see `panel_linear.py`), as work that several threads share.
 
 Importing this module imports numba.
 """

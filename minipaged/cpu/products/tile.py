@@ -1,9 +1,9 @@
 """The innermost loops of a matrix product, with all sums in registers: `multiply_tile`, `multiply_wide_tile`.
 
-A product spends its time here, so the use of registers matters. With R rows of x and P columns of the result,
-one step of the loop reads P weights and R numbers of x, and does R × P multiplications. If the sums were in
-an array, each step would read them from memory and write them back. So this loop is written as LLVM code, in
-which vectors are values, and LLVM assigns the registers.
+A product spends its time here, so the use of registers matters. A tile of the result has R rows and P
+columns. For such a tile, one step of the loop reads P weights and R numbers of x, and does R × P
+multiplications. If the sums were in an array, each step would read them from memory and write them back. So
+this loop is written as LLVM code, in which vectors are values, and LLVM assigns the registers.
 """
 
 from __future__ import annotations
