@@ -1,4 +1,4 @@
-"""AttentionCase: an invented input of one attention step, of any size."""
+"""AttentionCase: an artificial input for one attention step, of any size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Span:
-    """One sequence of `seq_len` tokens, of which the step computes the last `num_queries`."""
+    """One sequence of `seq_len` tokens. The step computes its last `num_queries` tokens."""
 
     num_queries: int
     seq_len: int
@@ -49,7 +49,7 @@ class AttentionCase:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions of the two products, for pairs of a query and a visible key."""
+        """Multiplications and additions in the two products, over all pairs of a query and a visible key."""
         starts = self.metadata.query_start_list
         pairs = 0
         for s, seq_len in enumerate(self.metadata.seq_lens_list):
@@ -58,7 +58,7 @@ class AttentionCase:
         return 4 * pairs * self.query[0].numel()
 
     def in_float32(self) -> AttentionCase:
-        """The same case in float32. Its result is the exact one, for comparison with shorter dtypes."""
+        """The same case in float32. Its result counts as exact in comparisons with 16-bit dtypes."""
         return replace(self, query=self.query.float(), kv_layer=self.kv_layer.float())
 
 
@@ -68,7 +68,7 @@ def num_blocks_of(spans: Sequence[Span], block_size: int) -> int:
 
 
 def cache_numbers(spans: Sequence[Span], shape: Shape, block_size: int) -> int:
-    """Numbers in a cache for these sequences."""
+    """How many numbers a KV cache for these sequences has."""
     return 2 * num_blocks_of(spans, block_size) * block_size * shape.num_kv_heads * shape.head_dim
 
 
@@ -81,16 +81,16 @@ def make_case(
     shuffled: bool = True,
     poisoned: bool = False,
 ) -> AttentionCase:
-    """A step over a cache in memory that is already filled.
+    """Make a step whose KV cache lies in memory that is already filled.
 
     Args:
         spans: the sequences; those with one query come first.
         shape: the heads.
         block_size: tokens in a block.
         memory: at least `cache_numbers(...)` random numbers. The case has their dtype and device.
-        shuffled: give the sequences' blocks a random order; otherwise the blocks of a sequence follow each
+        shuffled: whether the blocks have a random order. Otherwise the blocks of a sequence follow each
             other.
-        poisoned: write NaN to the slots after each sequence's end.
+        poisoned: whether to write NaN to the slots after each sequence's end.
     """
     num_blocks = num_blocks_of(spans, block_size)
     kv_shape = (2, num_blocks, block_size, shape.num_kv_heads, shape.head_dim)

@@ -13,7 +13,7 @@ MOST_OF_FREE_MEMORY = 0.9
 
 
 class CaseMemory:
-    """Makes cases. It draws random numbers only for a case that is larger than all earlier ones.
+    """Makes cases, and draws new random numbers only for a case that is larger than all earlier cases.
 
     Args:
         device: the cases' device.

@@ -1,4 +1,4 @@
-"""The GPU check: whether the kernels are right, and how near they come to the limits of memory and chip.
+"""The GPU check. It tests the kernels' results, and measures how near they come to the hardware's limits.
 
 One run needs no network and less than 8 minutes. It writes all figures to a JSON file after each group
 of parts, and prints a short table at the end. `rehearse=True` runs the same code on a CPU at toy sizes.
@@ -56,7 +56,7 @@ def describe_machine(device: torch.device) -> dict[str, str]:
 
 
 def format_table(records: Sequence[PartRecord]) -> str:
-    """A table with a line for each part."""
+    """Format a table with a line for each part."""
     lines = [f"{'part':16} {'seconds':>8}  result"]
     for record in records:
         mark = "✗ " if record.failed else ""

@@ -1,4 +1,4 @@
-"""The share of the memory's bandwidth that a decode uses, and how much slower paging makes it."""
+"""Measure the share of the memory's bandwidth that a decode uses, and how much paging slows a decode down."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Bandwidth:
         self._of_copy: float | None = None  # bytes per second
 
     def copy(self) -> PartResult:
-        """The memory's bandwidth, by a large copy. Its bytes count twice: once read, once written."""
+        """Measure the memory's bandwidth by a large copy. Each byte counts twice: read and written."""
         rate = self._copy_rate()
         row: Row = {"bytes copied": self._sizes.copied_bytes, "GB/s": rate / 1e9}
         return PartResult(f"{rate / 1e9:,.0f} GB/s", [row])
 
     def decode(self) -> PartResult:
-        """Bytes of keys and values read per second, as a share of the copy's rate.
+        """Measure how many bytes of keys and values a decode reads per second, as a share of the copy's rate.
 
-        There is a row for each shape, batch and context.
+        The result has a row for each shape, batch and context.
         """
         rows: list[Row] = []
         left_out: list[Row] = []
@@ -64,7 +64,7 @@ class Bandwidth:
         return PartResult(headline, rows + left_out)
 
     def paging(self) -> PartResult:
-        """The cost of paging: the same kernel over shuffled blocks and over blocks in order."""
+        """Measure the cost of paging: run the same kernel over shuffled blocks and over blocks in order."""
         shape, batch = self._sizes.shapes[0], self._sizes.paged_batch
         rows: list[Row] = []
         for context in self._sizes.contexts:
@@ -80,7 +80,7 @@ class Bandwidth:
         return PartResult(f"at most {dearest:.1%} slower when shuffled", rows)
 
     def block_sizes(self) -> PartResult:
-        """The same decode with several block sizes."""
+        """Measure the same decode with several block sizes."""
         shape, batch, context = self._sizes.shapes[0], self._sizes.paged_batch, self._sizes.paged_context
         rows = [self._decode_row(shape, batch, context, size) for size in self._sizes.block_sizes]
         shares = ", ".join(f"{row['block size']}: {float(row['share of copy']):.0%}" for row in rows)

@@ -1,4 +1,4 @@
-"""Runs one group of `minipaged bench gpu` in its own process.
+"""Runs one group of parts of `minipaged bench gpu` in its own process.
 
 python -m minipaged.bench.gpu_child GROUP RECORDS.json [--rehearse]
 """
@@ -23,7 +23,7 @@ from minipaged.bench.gpu_part import PartRecord, Parts, run_parts
 from minipaged.triton_kernels.setup import prepare_triton
 
 SHARE_TO_BEGIN = 0.9
-"""Share of a group's time. No part begins later than that."""
+"""After this share of a group's time, no further part begins."""
 
 
 class GroupModule(Protocol):

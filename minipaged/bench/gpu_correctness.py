@@ -1,4 +1,4 @@
-"""Whether every kernel on this GPU gives the same result as the reference version in float32."""
+"""Check that every kernel on this GPU gives the same result as the reference version in float32."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Correctness:
         self._sizes = sizes
 
     def kernels(self) -> PartResult:
-        """Every kernel, over a cache whose unused slots hold NaN."""
+        """Check every kernel on a cache whose unused slots hold NaN."""
         rows: list[Row] = []
         cases = [(dtype, Shape(4, 1, dim)) for dtype in TOLERANCE for dim in self._sizes.head_dims]
         cases.append((torch.bfloat16, Shape(7, 1, 128)))
@@ -51,7 +51,7 @@ class Correctness:
         return PartResult(f"{len(rows) - num_wrong} of {len(rows)} right", rows, failed=num_wrong > 0)
 
     def far_blocks(self) -> PartResult:
-        """The last blocks of a very large cache. Their addresses do not fit into 32 bits."""
+        """Check kernels on the last blocks of a very large cache, whose addresses do not fit into 32 bits."""
         shape, spans, dtype = self._sizes.shapes[0], [Span(1, 100), Span(20, 40)], self._sizes.dtype
         block = 16 * shape.num_kv_heads * shape.head_dim
         num_blocks = self._sizes.far_numbers // block

@@ -30,7 +30,7 @@ def make_parts(device: torch.device, *, rehearse: bool) -> Parts:
 
 
 def throughput(sizes: EngineSizes, device: torch.device, *, graphs: bool, max_seconds: float) -> PartResult:
-    """Output tokens per second on nano-vllm's workload. Tokens past the time limit are left out."""
+    """Measure output tokens per second on nano-vllm's workload. Tokens after the time limit do not count."""
     workload = nano_vllm_workload(sizes)
     engine = make_engine(sizes, device, graphs=graphs)
     serve(engine, first_requests(workload, 2, sizes.longest, 2), max_seconds)  # compiles the kernels

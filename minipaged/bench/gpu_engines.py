@@ -39,8 +39,8 @@ def make_engine(
 
     Args:
         sizes: the model, and the workload.
-        on: the engine's device. Without CUDA, "replaying" a graph calls the function again.
-        graphs: whether decode steps are captured.
+        on: the engine's device. Without CUDA, "replaying" a graph only calls the captured function again.
+        graphs: whether decode steps are captured as graphs.
         options: other settings. They override the defaults below.
     """
     defaults = EngineOptions(

@@ -1,4 +1,4 @@
-"""Whether an engine gives the same tokens with CUDA graphs and without them."""
+"""Check whether an engine gives the same tokens with CUDA graphs and without them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from minipaged.engine.outputs import CompletionOutput
 from minipaged.sampling.params import SamplingParams
 
 NUM_REQUESTS = 24
-"""The batch shrinks from this number to 1, past the edges of several buckets."""
+"""The number of requests. As they finish, the batch shrinks from this size to 1, and needs graphs of several
+sizes."""
 LONGEST_PROMPT = 64
 TIE = 1e-3
-"""A padded batch may be multiplied by another routine, which adds the terms in another order. If the two
-likeliest tokens are nearer to each other than this in log-probability, either token is right."""
+"""For a padded batch, another routine may compute the matrix products, and add their terms in another order.
+If the two likeliest tokens are nearer to each other than this in log-probability, either token is right."""
 
 
 def compare_with_eager(sizes: EngineSizes, device: torch.device) -> PartResult:

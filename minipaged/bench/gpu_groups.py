@@ -25,7 +25,8 @@ class Group:
 
     Attributes:
         name: the group's name.
-        module: a module with `make_parts(device, *, rehearse)`, which gives the parts in this order.
+        module: a module with `make_parts(device, *, rehearse)`, which returns the parts in the order of
+            `parts`.
         seconds: the group's time limit. All groups together stay below 8 minutes. A rehearsal has no limit.
         parts: the names of the parts.
     """

@@ -24,7 +24,7 @@ def make_parts(device: torch.device, *, rehearse: bool) -> Parts:
 
 
 def climb(sizes: EngineSizes, device: torch.device) -> PartResult:
-    """Output tokens per second at each stage.
+    """Measure output tokens per second at each stage.
 
     The memory is enough for half of the requests at their greatest length. In bfloat16, rounding differs
     from stage to stage, so tokens may differ too.

@@ -1,4 +1,4 @@
-"""A part of the GPU check. It is run and timed. If it fails, the other parts still run."""
+"""Run and time the parts of the GPU check. If a part fails, the other parts still run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Row = dict[str, str | int | float | bool]
-"""One line of a part's results: names and values."""
+"""One row of a part's figures, as names and values."""
 
 
 @dataclass(frozen=True)

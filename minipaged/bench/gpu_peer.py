@@ -23,7 +23,7 @@ def make_parts(device: torch.device, *, rehearse: bool) -> Parts:
 
 
 def throughput(sizes: EngineSizes, device: torch.device, max_seconds: float) -> PartResult:
-    """Output tokens per second on nano-vllm's workload.
+    """Measure output tokens per second on nano-vllm's workload.
 
     The model has the same shape and random weights. Sampling is greedy. Other settings are the defaults.
     """

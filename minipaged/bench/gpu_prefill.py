@@ -1,4 +1,4 @@
-"""The speed of a prefill, compared with PyTorch's own attention."""
+"""Measure the speed of a prefill, in comparison with PyTorch's own attention."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Prefill:
         self._memory = CaseMemory(device, sizes.dtype)
 
     def measure(self) -> PartResult:
-        """TFLOP/s of the paged prefill, and of PyTorch's attention on contiguous keys and values."""
+        """Measure TFLOP/s of the paged prefill, and of PyTorch's attention on contiguous keys and values."""
         rows: list[Row] = []
         shape = self._sizes.shapes[0]
         for spans in self._sizes.prompts:

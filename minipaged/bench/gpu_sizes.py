@@ -15,8 +15,8 @@ class KernelSizes:
 
     Attributes:
         copied_bytes: size of the copy that measures the memory's bandwidth.
-        far_numbers: numbers in the keys of the far-blocks case, whose last blocks are read. On a GPU there
-            are more than 2³¹.
+        far_numbers: how many numbers the keys of the far-blocks case have. The case reads only the last
+            blocks. On a GPU there are more than 2³¹ numbers.
         batches, contexts, shapes: a decode is measured for each combination.
         paged_batch, paged_context: the case for the comparison of block sizes. The cost of paging is
             measured with the same batch at every context.

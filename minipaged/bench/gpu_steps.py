@@ -1,4 +1,4 @@
-"""A decode step of a full batch, divided into the time of kernels and the time without a running kernel."""
+"""Divide a full batch's decode step into the time in which a kernel runs and the time in which none runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minipaged.sim.workload import Workload, WorkloadRequest
 
 
 def look_at_steps(sizes: EngineSizes, device: torch.device, *, graphs: bool) -> PartResult:
-    """Time of a step, the share of it outside kernels, and how often the host waits for the device.
+    """Measure a step's time, the share of it outside kernels, and how often the host waits for the device.
 
     The steps are timed first and profiled afterwards, since the profiler slows them down.
     """
@@ -59,7 +59,7 @@ def _seconds(engine: LLMEngine, num_steps: int) -> float:
 
 
 def _kernel_seconds(engine: LLMEngine, device: torch.device, num_steps: int) -> float:
-    """Seconds per step in which the device works: the sum over kernels and copies."""
+    """Seconds per step in which the device works, summed over kernels and copies."""
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
@@ -71,7 +71,7 @@ def _kernel_seconds(engine: LLMEngine, device: torch.device, num_steps: int) -> 
 
 
 def _waits(engine: LLMEngine, device: torch.device, num_steps: int) -> float:
-    """Operations per step that make the host wait, as counted by PyTorch; 0 without CUDA."""
+    """How many operations per step make the host wait, as counted by PyTorch; 0 without CUDA."""
     if device.type != "cuda":
         return 0.0
     torch.cuda.set_sync_debug_mode("warn")

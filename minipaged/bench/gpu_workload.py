@@ -16,11 +16,11 @@ class EngineSizes:
     Attributes:
         model: the text of a `config.json`. The weights are random.
         num_requests: requests of nano-vllm's workload.
-        shortest, longest: bounds for the length of its prompts, and of its outputs, in tokens.
+        shortest, longest: bounds for the lengths of this workload's prompts and outputs, in tokens.
         last_token_id: prompts consist of token ids from 0 to this one.
-        num_blocks: blocks in the pool; `None` for as many as fit.
+        num_blocks: blocks in the pool. With `None`, the pool gets as many as fit.
         num_steps: decode steps that are timed and profiled.
-        compared_outputs: tokens of each output in the comparison of graphs with eager steps.
+        compared_outputs: tokens of each output when graphs are compared with eager steps.
         ladder_requests: the ladder serves this many requests from the beginning of the workload.
         ladder_longest: the ladder cuts its prompts, and its outputs, to this many tokens.
     """
@@ -94,7 +94,7 @@ REHEARSAL = EngineSizes(
 
 
 def nano_vllm_workload(sizes: EngineSizes) -> Workload:
-    """The requests of nano-vllm's bench.py (GeeeekExplorer/nano-vllm), with its seed and order of draws."""
+    """The requests of nano-vllm's bench.py (GeeeekExplorer/nano-vllm), drawn in its order with its seed."""
     rng = random.Random(0)
     prompts = [
         tuple(rng.randint(0, sizes.last_token_id) for _ in range(rng.randint(sizes.shortest, sizes.longest)))

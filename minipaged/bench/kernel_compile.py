@@ -1,8 +1,8 @@
-"""Compiles the attention kernels without a GPU, and reads the GPU resources that each needs.
+"""Compiles the attention kernels without a GPU, and finds out which GPU resources each kernel needs.
 
 Triton's package contains the whole compiler, down to machine code. Only running a kernel needs a GPU.
 The compiler decides how many registers and how much shared memory the machine code needs, and whether
-registers are spilled. So any machine can find kernels that spill or that do not fit.
+registers are spilled. So kernels that spill or do not fit can be found on any machine.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ class Variant:
     Attributes:
         target: the GPU, a key of `TARGETS`.
         group: query heads for each KV head.
-        arguments: the arguments in the kernel's order. A dtype stands for a tensor, a number for itself.
+        arguments: the arguments in the kernel's order. A dtype stands for a tensor of that dtype, and a
+            number stands for itself.
         constants: the `tl.constexpr` arguments.
-        tiles: an attention kernel's tiles.
+        tiles: the tiles, if it is an attention kernel.
     """
 
     name: KernelName
@@ -79,7 +80,7 @@ def variants(
     block_sizes: Sequence[int] = (16,),
     targets: Sequence[str] = tuple(TARGETS),
 ) -> Iterator[Variant]:
-    """All combinations, each in the form in which a model with 8 KV heads launches the kernel."""
+    """All combinations of the arguments. Each kernel is as a model with 8 KV heads launches it."""
     for case in itertools.product(names, targets, dtypes, head_dims, groups, block_sizes):
         yield make_variant(*case)
 
@@ -132,7 +133,7 @@ def compile_variant(variant: Variant) -> Compiled:
 
 
 def registers_and_spills(cubin: bytes) -> tuple[int, int]:
-    """Registers and bytes of stack of machine code, read by the CUDA toolkit's `cuobjdump`.
+    """How many registers and bytes of stack machine code needs, read by the CUDA toolkit's `cuobjdump`.
 
     These kernels use the stack only for spilled registers.
     """
@@ -145,7 +146,7 @@ def registers_and_spills(cubin: bytes) -> tuple[int, int]:
 
 
 def _in_assembly(amdgcn: str) -> tuple[int, int]:
-    """The same of an AMD GPU's code, whose assembly says it."""
+    """The same two numbers for the code of an AMD GPU, read from its assembly."""
     bytes_, registers = _two_numbers(r"\.private_segment_fixed_size: (\d+).*\.vgpr_count: +(\d+)", amdgcn)
     return registers, bytes_
 

@@ -34,9 +34,9 @@ class Compiled:
 
     Attributes:
         needs: what one program needs.
-        spill_bytes: bytes of each thread's memory for spilled registers.
+        spill_bytes: bytes of memory that each thread uses for spilled registers.
         ttir: the kernel in Triton's intermediate representation, before the optimisation for a chip.
-        ttgir: the same after it, with the pipelined loops.
+        ttgir: the kernel after this optimisation, with pipelined loops.
     """
 
     needs: Resources
@@ -52,7 +52,7 @@ class Compiled:
 
     @property
     def waits(self) -> list[int]:
-        """For each wait inside a loop: how many loads may still be in flight after it.
+        """For each wait inside a loop, how many loads may still be in flight after it.
 
         The loop over tiles issues two loads for each tile, keys and values. With 0, nothing is loaded while
         a tile is multiplied.

@@ -18,7 +18,7 @@ from minipaged.options import EngineOptions
 from minipaged.sim.workload import Workload
 
 BASE_STAGE = 2
-"""The other stages are compared with this one, the contiguous cache."""
+"""The stage with the contiguous cache. The other stages are compared with it."""
 
 STAGE_NAMES = {
     1: "no cache",
@@ -132,7 +132,7 @@ class Ladder:
         num_usable_blocks: the size of the KV memory, in blocks that can hold tokens. A paged pool gets one
             more block, the null block. So every layout can hold the same number of tokens.
         max_model_len: tokens of the longest request, prompt and output together.
-        options: other settings of all engines.
+        options: the other settings, which are the same for all engines.
     """
 
     model: LoadedModel
@@ -174,7 +174,8 @@ class Ladder:
             workload: the requests to serve.
             stages: the stages to run, in this order.
             watch: called with each stage before it runs. Returns the function that shows the progress.
-            observing: gives the observer of a stage's engine, while the stage runs.
+            observing: called with each stage. Returns a context manager that gives the observer of the
+                stage's engine.
 
         Raises:
             ConfigError: `stages` is empty, or the engine of a stage cannot be made.

@@ -1,4 +1,4 @@
-"""Remarks on the numbers of a ladder, mostly on stages that gained nothing, and why.
+"""Remarks on the results of a ladder. Most say which stages gained nothing, and why.
 
 Each remark follows from the measurements. A reason that was not measured is called a guess.
 """
@@ -14,11 +14,11 @@ LEAST_GAIN = 0.03
 """A stage gets a remark if it gained less than this share in tokens per second."""
 
 GROWTH = 1.05
-"""A batch has grown if it is larger by this factor."""
+"""A batch counts as grown if it is larger by this factor."""
 
 
 def remarks(result: WorkloadResult) -> list[str]:
-    """One line for each stage whose gain over the previous stage is zero or within the noise."""
+    """A list with one line for each stage whose gain over the previous stage is zero or within the noise."""
     lines: list[str] = []
     steps = [(a, b) for a, b in pairwise(result.stages) if b.stage == a.stage + 1]
     noise = max((abs(_gain(a, b)) for a, b in steps if _did_the_same(a, b)), default=None)
@@ -49,7 +49,7 @@ def _did_the_same(before: StageResult, after: StageResult) -> bool:
     """Whether both stages computed the same steps with the same kernels.
 
     This happens when the later stage's new feature had nothing to do. Stages 2, 3 and 5 compute every step
-    in another way, so the result is always False for them.
+    differently from the stage before, so the result is always False for them.
     """
     return (
         after.stage in (4, 6, 7, 8)
@@ -81,7 +81,7 @@ def _why_the_same(after: StageResult) -> str:
 
 
 def _reason(before: StageResult, after: StageResult) -> str:
-    """Why a stage may have gained nothing."""
+    """The reason why a stage may have gained nothing, in words."""
     batch = f"{before.mean_batch:.1f} → {after.mean_batch:.1f} requests in the batch"
     num_steps = f"{before.num_steps:,} → {after.num_steps:,} steps"
     step_time = f"each step took {_milliseconds(before):.2f} → {_milliseconds(after):.2f} ms"

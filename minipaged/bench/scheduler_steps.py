@@ -1,4 +1,4 @@
-"""The cost of a step's bookkeeping without a model: scheduler, block pool, outputs, and the input."""
+"""Measure a step's bookkeeping without a model: the scheduler, the block pool, the outputs and the input."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Pool:
 
 @dataclass
 class StepTimes:
-    """Seconds of CPU time of the parts of each step. Nothing in them waits.
+    """Seconds of CPU time of the parts of each step. None of these parts waits for anything.
 
     Attributes:
-        schedule: making the plan of the requests to run and their blocks; hashing and caching full blocks.
+        schedule: choosing the requests to run and their blocks, and hashing and caching full blocks.
         prepare: making the input: token ids, positions, slots, block tables, and the rows to sample
             from, packed for one copy to the device.
-        take_in: from the numbers that are read back to tokens in outputs, and counting blocks.
+        take_in: turning the numbers that are read back into tokens of outputs, and counting blocks.
     """
 
     schedule: list[float] = field(default_factory=list)
@@ -67,10 +67,10 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class StepCost:
-    """The time of a step at one context length, in seconds: medians over the steps.
+    """The time of a step at one context length, in seconds. Each time is the median over the steps.
 
     Attributes:
-        context: tokens of each request's prompt, and up to a block more.
+        context: tokens of the shortest prompt. The others are longer by less than a block.
         num_requests: number of requests that are scheduled in each step.
         schedule, prepare, take_in: as in `StepTimes`.
     """
@@ -95,7 +95,8 @@ def measure_steps(pool: Pool, contexts: Sequence[int], tell: Callable[[str], Non
 
     Args:
         pool: the sizes.
-        contexts: the context lengths: tokens of each request's prompt, and up to a block more.
+        contexts: the context lengths, each the tokens of the shortest prompt. The other prompts are longer by
+            less than a block.
         tell: called with a line of text at each new context length.
 
     Raises:
@@ -157,9 +158,9 @@ def _step(
     usage: BlockUsage,
     times: StepTimes,
 ) -> None:
-    """A step of the engine whose replay does nothing: every sequence gets the same token.
+    """Do a step of the engine without computing anything: every sequence gets the same token.
 
-    How the rows are sampled is left out: the engine prepares that while the device computes.
+    The preparation of sampling is left out, since the engine does it while the device computes.
     """
     began = time.process_time()
     plan = scheduler.schedule()
@@ -167,7 +168,7 @@ def _step(
     batch = build_step_batch(plan.scheduled)
     rows = find_logits_rows(batch)
     arrays = arrays_of(batch, layout.locate(batch))
-    if batch.is_decode:  # it is replayed in a bucket of its size
+    if batch.is_decode:  # as if it were replayed in a bucket of its size
         arrays = pad_rows(arrays, len(batch.items))
     pack([*arrays, rows.last], pin_memory=False)
     prepared = time.process_time()

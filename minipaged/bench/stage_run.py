@@ -1,4 +1,4 @@
-"""One engine serves one workload: how fast it was, and how it used its memory."""
+"""Let one engine serve one workload, and measure how fast it is and how it uses its memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Latency:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Latency | None:
-        """`None` if there is nothing to average."""
+        """The mean and the percentile of these times; `None` if there are no times."""
         if not seconds:
             return None
         return cls(float(np.mean(seconds)), float(np.percentile(seconds, 99)))
@@ -37,7 +37,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class MemoryShares:
-    """How the KV memory was divided, as mean shares of its slots over all steps.
+    """How the KV memory was divided: shares of its slots, each the mean over all steps.
 
     The shares add up to 1. They are explained in `kv.breakdown.MemoryBreakdown`.
     """
@@ -50,7 +50,7 @@ class MemoryShares:
 
     @classmethod
     def of(cls, breakdowns: Sequence[MemoryBreakdown]) -> MemoryShares | None:
-        """`None` for an engine without KV memory."""
+        """The mean shares; `None` for an engine without KV memory."""
         if not breakdowns or breakdowns[0].num_slots == 0:
             return None
         return cls(
@@ -66,14 +66,14 @@ class StageResult:
     """The result of one stage for a workload. All requests arrive at the start.
 
     Attributes:
-        stage: 1 to 8.
+        stage: the number of the stage, 1 to 8.
         seconds: time in the engine's steps, without the time of measuring.
         num_steps: number of forward passes.
         num_output_tokens: output tokens of all requests.
         ttft: time to first token, including the time in the waiting queue.
         tpot: time per output token after the first, for requests with more than one output token.
         mean_batch: mean number of requests in the batch, over all steps.
-        memory: division of the KV memory: the mean over all steps, each taken at the end of the step.
+        memory: how the KV memory was divided at the end of a step, as the mean over all steps.
         num_preemptions, num_copied_blocks, prefix_cache_queries, prefix_cache_hits: as in `EngineStats`.
     """
 

@@ -1,4 +1,4 @@
-"""The share of bookkeeping in an engine's step, measured with a real model."""
+"""Measure the share of bookkeeping in an engine's step, with a real model."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ PROMPT_TOKENS = 128
 
 @dataclass(frozen=True)
 class StepShare:
-    """Times of a decode step with a model, in seconds: medians over the steps.
+    """Times of a decode step with a model, in seconds. Each time is the median over the steps.
 
     Attributes:
         model: the model's name.
         num_requests: number of requests in the batch.
         whole: time of the whole step.
         schedule, prepare, take_in: times of its parts, as in `scheduler_steps.StepTimes`.
-        trace: by how much `schedule` and `take_in` together are longer if the engine writes a trace.
+        trace: how much longer `schedule` and `take_in` take together if the engine writes a trace.
     """
 
     model: str
@@ -55,15 +55,15 @@ class StepShare:
 
     @property
     def trace_share(self) -> float:
-        """What the trace costs, as a share of the step without it."""
+        """The time that the trace costs, as a share of a step without a trace."""
         return self.trace / self.whole
 
 
 def measure_share(model_name: str, *, num_requests: int = 32, num_steps: int = 32, threads: int) -> StepShare:
     """Serve a batch, and time the parts of each decode step.
 
-    To time the input alone, each step prepares it a second time. The second time is not part of `whole`. For
-    the cost of a trace, a second batch of the same requests takes turns with the first, and writes one.
+    To time the input alone, each step prepares the input a second time, which is not part of `whole`. To find
+    the cost of a trace, a second batch of the same requests writes one. The two batches take turns.
 
     Args:
         model_name: a model as for `LLM`. It runs in float32 on the CPU.
@@ -95,7 +95,7 @@ def measure_share(model_name: str, *, num_requests: int = 32, num_steps: int = 3
 def _measure(
     config: EngineConfig, model: LoadedModel, writer: TraceWriter, num_requests: int, num_steps: int
 ) -> StepShare:
-    # Besides the measured steps: one step for the prompts, and one decode step as a warm-up.
+    # In addition to the measured steps, there is one step for the prompts, and one decode step as a warm-up.
     plain = _Batch(config, model, None, num_requests, num_steps + 3)
     traced = _Batch(config, model, writer, num_requests, num_steps + 3)
     pairs = [(plain.step(), traced.step()) for _ in range(num_steps + 2)][2:]
@@ -114,7 +114,7 @@ def _measure(
 
 @dataclass(frozen=True)
 class _Times:
-    """Seconds of one step. `whole` is without the second input."""
+    """Seconds of one step. `whole` does not include the second preparation of the input."""
 
     schedule: float
     prepare: float
@@ -123,7 +123,7 @@ class _Times:
 
 
 class _Batch:
-    """The parts of an engine, and requests that all run."""
+    """The parts of an engine, and a batch of requests that all run at the same time."""
 
     def __init__(
         self,

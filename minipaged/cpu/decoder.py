@@ -22,14 +22,15 @@ from minipaged.model.layer import Embedding, Layer, Linear, RMSNorm
 
 
 class CompiledDecoder(Decoder):
-    """A `Decoder` with compiled parts. It inherits `forward`, `enter` and `logits`, which call these parts.
+    """A `Decoder` with compiled parts. The inherited `forward`, `enter` and `logits` call these parts.
 
     Args:
-        plain: the decoder with the weights, for which `recognise.why_not_compiled` gives `None`. Matrices are
-            copied into panels; all other weights are shared.
+        plain: the decoder that has the weights. `recognise.why_not_compiled` must return `None` for it.
+            Matrices are copied into panels (see `products/panel_linear.py`), and all other weights are
+            shared.
         other_linear: makes the replacement for a projection whose weight does not fit panels.
-        takes_over: replace the plain decoder's matrices by the panels, one by one, so that only one matrix at
-            a time is in memory twice. After that the plain decoder cannot compute any more.
+        takes_over: whether to replace the plain decoder's matrices by the panels, one by one, so that only
+            one matrix at a time is in memory twice. After that the plain decoder cannot compute any more.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class CompiledDecoder(Decoder):
         layers = nn.ModuleList(CompiledLayer(each, config, linear, workspace) for each in plain.layers)
         has_panels = fits_panels(plain.lm_head.weight)
         embeds_panels = has_panels and plain.lm_head.weight is plain.embed_tokens.weight
-        # The attributes keep the types of the parts they replace: the inherited methods only call those.
+        # The casts keep the types that `Decoder` declares. The inherited methods only call these parts.
         self.embed_tokens = plain.embed_tokens
         if embeds_panels:
             self.embed_tokens = cast(Embedding, PanelEmbedding(panels_of(plain.embed_tokens.weight)))
@@ -74,7 +75,7 @@ class CompiledDecoder(Decoder):
         return cast(CompiledNorm, self.norm)
 
     def plain(self) -> Decoder:
-        """A plain decoder with the same weights. Matrices are copied into rows; the rest is shared."""
+        """A plain decoder with the same weights. Matrices are copied into rows, others are shared."""
         plain = Decoder(self.config, self.dtype, self.device)
         mine = dict(self.named_parameters())
         for name, parameter in plain.named_parameters():
@@ -83,5 +84,5 @@ class CompiledDecoder(Decoder):
         return plain
 
     def weight_views(self) -> dict[str, Tensor]:
-        """As `Decoder.weight_views`, but of a copy: writing to the views does not change this decoder."""
+        """Like `Decoder.weight_views`, but of a copy. Writing to the views does not change this decoder."""
         return self.plain().weight_views()

@@ -1,4 +1,4 @@
-"""Whether a decoder is one that the compiled loops compute. See `model/likeness.py`."""
+"""Find out whether the compiled loops can compute a given decoder. See `model/likeness.py`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from minipaged.model.decoder import AttendFn, Decoder
 from minipaged.model.likeness import other_parts, other_results
 
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
-"""The dtypes of the loops, and how far their results may be from PyTorch's: the norm of the difference,
-divided by the norm of the result. A different order of summation gives less than a tenth of that."""
+"""For each dtype of the loops, how far their results may be from PyTorch's. This distance is the norm of the
+difference, divided by the norm of the result. A different order of summation causes less than a tenth of the
+allowed distance."""
 
 
 @torch.inference_mode()
@@ -36,7 +37,7 @@ def why_not_compiled(decoder: Decoder) -> str | None:
 
 
 def _compute(plain: Decoder, token_ids: Tensor, positions: Tensor, attend: AttendFn) -> Tensor:
-    """As a recorded step does it, without `forward`."""
+    """Compute logits as a recorded step does (see `recorded_decode.py`), without calling `forward`."""
     compiled = CompiledDecoder(plain, lambda linear: linear, takes_over=False)
     hidden, cos, sin = compiled.enter(token_ids, positions)
     for i, layer in enumerate(compiled.layers):

@@ -1,8 +1,9 @@
 """RecordedDecode: decode steps on a CPU as recorded sequences of compiled calls.
 
-A step of few tokens is many short calls, on a CPU as on a GPU: four in each layer. While Python prepares the
-next call, nothing is read from memory, and reading from memory is what limits a step of one sequence. So the
-calls of a step of n sequences are recorded once, and from then on made in one go.
+On a CPU as on a GPU, a step of few tokens consists of many short calls. Here they are four in each layer.
+While Python prepares the next call, nothing is read from memory, and reading from memory is what limits a
+step of one sequence. So the calls of a step of n sequences are recorded once, and every later step of n
+sequences makes them in one go.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from minipaged.runner.step_batch import StepBatch
 from minipaged.transfer import IntArray
 
 MOST_ROWS = TOKENS_AT_ONCE
-"""Most sequences in one step: as many tokens as a layer computes in one call."""
+"""The most sequences in one step. Each has one token, and a layer computes at most this many tokens in one
+call."""
 
 
 def can_record(decoder: Decoder, layout: PagedLayout) -> TypeGuard[CompiledDecoder]:
@@ -40,16 +42,16 @@ def can_record(decoder: Decoder, layout: PagedLayout) -> TypeGuard[CompiledDecod
 
 
 BEFORE, WRITE, ATTEND, AFTER = range(4)
-"""A layer's calls, in order."""
+"""A layer's calls, in the order in which they are made."""
 
 
 class RecordedDecode:
-    """`DecodeSteps` for the CPU. The calls are recorded in the first step of each size.
+    """Implements `DecodeSteps` for the CPU. The first step of each batch size records the calls.
 
     Args:
         decoder: the model, for which `can_record` holds.
         layout: where the model's keys and values are.
-        max_num_seqs: most sequences in one step.
+        max_num_seqs: the largest number of sequences in one step.
         max_model_len: tokens of the longest sequence.
     """
 
@@ -93,7 +95,7 @@ class RecordedDecode:
         inputs = self._first_rows[bucket]
         inputs.fill([torch.from_numpy(each) for each in arrays_of(batch, located)])
         if located.seq_lens.max() > located.block_tables.shape[1] * self._layout.block_size:
-            raise IndexError("a block table is too short for its sequence")  # entries past it are stale
+            raise IndexError("a block table is too short for its sequence")  # entries past its end are stale
         self._group(located.block_tables)
         entering = self._decoder.enter(inputs.token_ids, inputs.positions)
         for kept, given in zip((self._hidden, self._cos, self._sin), entering, strict=True):
@@ -110,7 +112,7 @@ class RecordedDecode:
         return self._normed[:bucket], torch.from_numpy(rows)
 
     def _group(self, block_tables: IntArray) -> None:
-        """Write which sequences read the same blocks. The remaining groups are empty."""
+        """Write the groups of sequences that read the same blocks. Groups that are not needed stay empty."""
         members, starts, shared = group_decodes(block_tables)
         starts += [len(members)] * (len(members) - len(shared))
         for kept, given in zip(self._rows_of_groups, (members, starts, shared), strict=True):

@@ -1,11 +1,12 @@
 """Replace an engine's plain decoder by one in compiled code.
 
 The plain decoder is not changed: engines share a loaded model, and some of them run the plain code in
-`model/`. So the compiled decoder is a separate object. It has copies of the matrices in panels, and shares
-the other weights. It is made once for each plain decoder, and lives as long as the plain decoder.
+`model/`. So the compiled decoder is a separate object. It has copies of the matrices in panels (see
+`products/panel_linear.py`), and shares the other weights. It is made once for each plain decoder, and lives
+as long as the plain decoder.
 
-An engine that has loaded the model for itself does not need the rows. Then each matrix in panels replaces the
-matrix in rows, and no weight is in memory twice.
+If an engine does not share its loaded model, it does not need the matrices in rows. Then each matrix in
+panels replaces the matrix in rows, and no weight stays in memory twice.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ _made: WeakKeyDictionary[Decoder, dict[str, Decoder]] = WeakKeyDictionary()
 
 
 def plain_decoder(decoder: Decoder) -> Decoder:
-    """The decoder itself if it is plain, else a plain one with its weights in rows."""
+    """The decoder itself if it is plain. Otherwise a plain decoder with the same weights, in rows."""
     if not isinstance(decoder, CompiledDecoder):
         return decoder
     return _once(decoder, "plain", decoder.plain)
 
 
 def compiled_decoder(decoder: Decoder, *, required: bool, takes_over: bool) -> Decoder:
-    """The decoder in compiled code; the plain one, with a note in the log, if the loops cannot compute it.
+    """Return the decoder in compiled code. If the loops cannot compute it, log this and return the plain one.
 
     Args:
-        decoder: on the CPU; plain, or compiled for another engine.
-        required: compile even where a trial would find that PyTorch multiplies faster.
+        decoder: a decoder on the CPU. It is plain, or was compiled for another engine.
+        required: whether to compile even if a trial would show that PyTorch multiplies faster.
         takes_over: the caller uses only the result, so the plain decoder's matrices may be freed.
 
     Raises:
@@ -71,10 +72,10 @@ def compiled_decoder(decoder: Decoder, *, required: bool, takes_over: bool) -> D
 
 
 def _compile(decoder: Decoder, *, required: bool, takes_over: bool) -> Decoder:
-    """The decoder in compiled code if that is faster, else with the fastest products.
+    """The decoder in compiled code if that is faster, else the plain code with the fastest matrix products.
 
     A short trial multiplies some of the matrices, with torch's current number of threads. For a small model
-    there is no trial: it would cost more than it can gain.
+    there is no trial, since the trial would take longer than it could save.
     """
     weights = [module.weight for module in decoder.modules() if isinstance(module, Linear)]
     small = sum(weight.nbytes for weight in weights) < TRIAL_BYTES
@@ -91,7 +92,7 @@ def _compile(decoder: Decoder, *, required: bool, takes_over: bool) -> Decoder:
 
 
 def _with_linears(decoder: Decoder, replacement: Callable[[Linear], nn.Module]) -> Decoder:
-    """A decoder with the same tensors, whose projections are replaced."""
+    """A copy of the decoder that shares its tensors and has other modules for its projections."""
     tensors = [*decoder.parameters(), *decoder.buffers()]
     twin = copy.deepcopy(decoder, {id(tensor): tensor for tensor in tensors})
     for name, module in list(twin.named_modules()):
@@ -101,9 +102,9 @@ def _with_linears(decoder: Decoder, replacement: Callable[[Linear], nn.Module]) 
 
 
 def _once(decoder: Decoder, what: str, make: Callable[[], Decoder]) -> Decoder:
-    """The decoder `what` that was made from `decoder` before, or that `make` makes now.
+    """The decoder with the name `what` that was made from `decoder`. If there is none yet, `make` makes it.
 
-    It must not refer to `decoder`, or that one would never be freed.
+    The new decoder must not refer to `decoder`, because then `decoder` would never be freed.
     """
     made = _made.setdefault(decoder, {})
     if what not in made:

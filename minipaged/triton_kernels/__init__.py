@@ -1,12 +1,12 @@
-"""What runs on GPUs, in Triton: attention, a layer's small steps, sampling. Without a GPU it is interpreted.
+"""The Triton kernels: attention, a layer's small steps, sampling. Without a GPU they are interpreted.
 
 Read in this order: `decode` (one query token for each sequence), `softmax` (the loop over blocks that all
 kernels share), `decode_split` (several programs for one sequence), `prefill` (prompts and chunks), `cache`
-(writes and block copies). `attention` chooses among them in each step. `tiles` sets the size of the tiles,
-and `split_rule` how many programs share a sequence; both depend on the limits of the GPU (`gpu`). `setup`
-makes Triton ready.
+(writes and block copies). `attention` chooses among these kernels in each step. `tiles` sets the size of the
+tiles, and `split_rule` sets how many programs share a sequence. Both depend on the limits of the GPU (`gpu`).
+`setup` prepares Triton.
 
-Beside attention: `layer_kernels` has the small steps of a layer, one kernel each; `fused_decoder` is a
-decoder that is made of them; `fused` puts it in the place of the plain one, where it computes the same.
-`sampling` filters and draws tokens.
+The other modules are not about attention. `layer_kernels` has the small steps of a layer, one kernel each.
+`fused_decoder` has a decoder that uses these kernels. `fused` replaces the plain decoder by this one if both
+compute the same. `sampling` filters and draws tokens.
 """

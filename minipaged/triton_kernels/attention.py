@@ -1,4 +1,4 @@
-"""TritonAttention: paged attention on GPUs. One kernel for decodes, another for prompts and chunks."""
+"""TritonAttention: paged attention on GPUs, by one kernel for decodes and one for prompts and chunks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from minipaged.triton_kernels.split_rule import num_splits
 
 
 class TritonAttention:
-    """The attention backend for GPUs; called like any other (see `AttentionFn`).
+    """The attention backend for GPUs. It is called like any other backend (see `AttentionFn`).
 
-    Its only state is how many decode programs the GPU holds at once, for each shape of heads that it has
-    seen. This module imports Triton: call `prepare_triton` first.
+    Its only state is how many decode programs the GPU holds at once, for each shape of heads that the backend
+    has seen. This module imports Triton: call `prepare_triton` first.
 
     Args:
-        gpu: where the tensors are.
+        gpu: the limits of the GPU that holds the tensors.
     """
 
     def __init__(self, gpu: Gpu) -> None:

@@ -14,7 +14,7 @@ from minipaged.kv.cache import BlockCopy
 from minipaged.transfer import to_device
 
 COPY_TILE = 4096
-"""Numbers that one program of `copy_blocks` copies."""
+"""How many numbers one program of `copy_blocks` copies."""
 
 
 @triton.jit
@@ -106,7 +106,7 @@ def copy_blocks(kv_data: torch.Tensor, copies: Sequence[BlockCopy]) -> None:
     """Do a step's copies, all layers and all pairs in one launch.
 
     All sources are read before any target is written, as in `KVCache.copy_blocks`. Programs of one kernel
-    would race where the target of one copy is the source of another; PyTorch does such copies instead.
+    would race if the target of one copy is the source of another, so PyTorch does such copies.
 
     Args:
         kv_data: `[num_layers, 2, num_blocks, block_size, num_kv_heads, head_dim]`, contiguous.
@@ -121,7 +121,8 @@ def copy_blocks(kv_data: torch.Tensor, copies: Sequence[BlockCopy]) -> None:
         return
     num_layers, plane_stride, block_stride = kv_data.shape[0], kv_data.stride(1), kv_data.stride(2)
     tile = min(COPY_TILE, triton.next_power_of_2(block_stride))
-    # The copies are first: a grid's first dimension may be as large as 2**31, the others only 65,535.
+    # The copies are the grid's first dimension, which may be as large as 2**31. The others are at most
+    # 65,535.
     copy_kernel[(len(copies), 2 * num_layers, -(-block_stride // tile))](
         kv_data, pairs, plane_stride, block_stride, TILE=tile, enable_fp_fusion=True
     )

@@ -86,16 +86,16 @@ def paged_decode(
     scale: float,
     gpu: Gpu,
 ) -> None:
-    """For D sequences: attend from the last token to all tokens of its sequence.
+    """For each of D sequences, attend from its last token to all of its tokens.
 
     Args:
         query: `[D, num_heads, head_dim]`; the last dimension is contiguous, as in all tensors here.
         kv_layer: `[2, num_blocks, block_size, num_kv_heads, head_dim]`, in the dtype of `query`.
         block_tables: int32 `[S, M]` with S >= D; the first D rows are read.
         seq_lens: int32 `[S]`; a length of 0 gives a row of zeros.
-        output: as `query`, overwritten.
+        output: a tensor like `query`. It is overwritten.
         scale: multiplies the scores.
-        gpu: where the tensors are.
+        gpu: the limits of the GPU that holds the tensors.
     """
     num_decodes, num_heads, head_dim = query.shape
     block_size, num_kv_heads = kv_layer.shape[2:4]

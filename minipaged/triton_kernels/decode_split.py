@@ -80,8 +80,9 @@ def decode_part_kernel(
         TILE,
         DOT_DTYPE,
     )
-    # Each part is normalised by itself. An empty part stores zeros, with LOWEST as the log of its sum: next
-    # to any other part it has no weight. With −inf, a sequence without tokens would merge to NaN, not zeros.
+    # Each part is normalised by itself. An empty part stores zeros, with LOWEST as the log of its sum. So it
+    # has no weight when it is merged with other parts. With −inf, a sequence without tokens would merge to
+    # NaN, not zeros.
     total = tl.where(total == 0.0, 1.0, total)
     output = output / total[:, None]
     part_at = (seq * (tl.num_programs(0) * GROUP) + heads) * num_splits + split  # int64 [ROWS]
@@ -149,7 +150,7 @@ def paged_decode_split(
 def part_resources(
     query: torch.Tensor, kv_layer: torch.Tensor, block_tables: torch.Tensor, seq_lens: torch.Tensor, gpu: Gpu
 ) -> Resources | None:
-    """What a program of `decode_part_kernel` needs for such tensors; `None` under the interpreter.
+    """What a program of `decode_part_kernel` needs for such tensors. The result is `None` when interpreted.
 
     The kernel is compiled and loaded onto the GPU, but not launched.
     """

@@ -1,6 +1,6 @@
-"""What an engine on a CUDA device computes with: the plain decoder, or one with fused kernels in its place.
+"""Choose the decoder of an engine on a CUDA device: one with fused kernels if it works, else the plain one.
 
-The plain decoder is not changed, and both have the same weights.
+The plain decoder is not changed. Both decoders have the same weights.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from minipaged.triton_kernels.fused_decoder import FusedDecoder
 logger = logging.getLogger(__name__)
 
 SMALL = 32
-"""A head of the small model that is computed both ways."""
+"""The size of a head in the small model on which both decoders are compared (see `model/likeness.py`)."""
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 2e-3, torch.bfloat16: 2e-2}
-"""How far results may be from PyTorch's, as in `model/likeness.py`. The kernels round where PyTorch does, but
-add up in another order."""
+"""For each dtype, how far results may be from PyTorch's, measured as in `model/likeness.py`. The kernels
+round where PyTorch does, but they add up sums in another order."""
 
 
 def fused_decoder(decoder: Decoder, *, required: bool) -> Decoder:
-    """A decoder with fused kernels. If they do not compute it, the decoder itself, with a line in the log.
+    """Return a decoder with fused kernels. If they cannot compute it, log this and return the decoder itself.
 
     This module imports Triton: call `prepare_triton` first.
 
     Args:
         decoder: a plain one.
-        required: refuse what the kernels do not compute.
+        required: raise an error if the kernels cannot compute the decoder.
 
     Raises:
-        ConfigError: it is required, and the kernels do not compute it.
+        ConfigError: `required` is true, and the kernels cannot compute the decoder.
     """
     reason = why_not_fused(decoder)
     if reason is None:

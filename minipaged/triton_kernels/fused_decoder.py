@@ -1,4 +1,4 @@
-"""FusedDecoder: a decoder whose small steps are single kernels. The products stay PyTorch's."""
+"""FusedDecoder: a decoder whose small steps are single kernels. PyTorch still computes the products."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from minipaged.triton_kernels.layer_kernels import add_norm, norm, rotate_heads,
 
 
 class FusedDecoder(Decoder):
-    """Computes what a plain decoder computes, with a third of its launches. It shares all of its weights.
+    """Computes what a plain decoder computes, with a third of the kernel launches. Both share all weights.
 
     This module imports Triton: call `prepare_triton` first.
 
     Args:
-        plain: a decoder in which `fused.why_not_fused` finds nothing unknown.
+        plain: a decoder for which `fused.why_not_fused` returns `None`.
     """
 
     def __init__(self, plain: Decoder) -> None:
-        nn.Module.__init__(self)  # a Decoder's own would make weights
+        nn.Module.__init__(self)  # Decoder.__init__ would allocate weights
         self.config = plain.config
         self.embed_tokens = plain.embed_tokens
         self.layers = plain.layers
@@ -28,9 +28,10 @@ class FusedDecoder(Decoder):
         self.lm_head = plain.lm_head
 
     def forward(self, token_ids: Tensor, positions: Tensor, attend: AttendFn) -> Tensor:
-        """As `Decoder.forward`. A sum with the residual is in one kernel with the norm after it."""
+        """Like `Decoder.forward`. One kernel adds to the residual and computes the norm that follows."""
         residual, cos, sin = self.enter(token_ids, positions)  # [T, hidden], [T, 1, D / 2] twice
-        # The norm after each layer: that of the next layer, at the end the last one.
+        # norms[i + 1] comes after layer i. It is the first norm of the next layer, or the decoder's last
+        # norm.
         norms = [*(layer.input_layernorm for layer in self.layers), self.norm]
         hidden = norm(residual, norms[0].weight, norms[0].eps)  # [T, hidden]
         for i, layer in enumerate(self.layers):
@@ -45,7 +46,7 @@ class FusedDecoder(Decoder):
 def _heads(
     attention: SelfAttention, hidden: Tensor, cos: Tensor, sin: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `SelfAttention.heads`."""
+    """Compute what `SelfAttention.heads` computes."""
     norms = None
     if attention.q_norm is not None and attention.k_norm is not None:
         norms = attention.q_norm.weight, attention.k_norm.weight, attention.q_norm.eps

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import torch
 
 REGISTERS_AT_ONCE = 8
-"""Registers are given to a thread in steps of this size."""
+"""A thread gets a multiple of this number of registers."""
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,12 @@ class Gpu:
     """What tiles and splits depend on. Sizes are in bytes.
 
     Attributes:
-        num_multiprocessors: multiprocessors.
+        num_multiprocessors: how many multiprocessors the GPU has.
         registers: registers of one multiprocessor, of 32 bits each.
         threads: threads that one multiprocessor holds at once.
         shared_bytes: shared memory of one multiprocessor.
-        program_bytes: shared memory that one program can have. The difference to `shared_bytes` is taken
-            from the multiprocessor for each program that it holds.
+        program_bytes: shared memory that one program can have. A multiprocessor also needs
+            the difference between `shared_bytes` and this value for each program that it holds.
         tensor_cores: whether Triton multiplies 16-bit numbers on tensor cores. It does so from the A100 on.
             On a T4 it converts them to float32.
     """
@@ -36,7 +36,7 @@ class Gpu:
 
     @classmethod
     def of(cls, device: torch.device) -> Gpu:
-        """The limits of a device. The interpreter counts as a GPU with one multiprocessor, of an H100."""
+        """The limits of a device. The interpreter counts as one multiprocessor of an H100."""
         import torch  # slow: the command line reads the limits of many GPUs without it
 
         if device.type != "cuda":
@@ -47,7 +47,7 @@ class Gpu:
             registers=found.regs_per_multiprocessor,
             threads=found.max_threads_per_multi_processor,
             shared_bytes=found.shared_memory_per_multiprocessor,
-            # An AMD GPU has one limit; an NVIDIA GPU has a larger one for programs that ask for it.
+            # An AMD GPU has one limit. An NVIDIA GPU has a second, larger limit for programs that ask for it.
             program_bytes=getattr(found, "shared_memory_per_block_optin", found.shared_memory_per_block),
             tensor_cores=torch.version.hip is not None or found.major >= 8,
         )
@@ -58,7 +58,7 @@ class Resources:
     """What one program of a compiled kernel needs.
 
     Attributes:
-        num_threads: threads.
+        num_threads: threads of the program.
         registers: registers of each thread; a thread of an NVIDIA GPU has at most 255.
         shared_bytes: bytes of shared memory.
     """

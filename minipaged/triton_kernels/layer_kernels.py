@@ -1,8 +1,8 @@
 """The small steps of a layer, one kernel each: residual and norm, norm and rotation of heads, SiLU times up.
 
-PyTorch launches a kernel for each operation. A decode step has few numbers, so such launches take longer than
-their arithmetic. Each of these kernels rounds where the PyTorch operations round, so that only the order of a
-sum differs from `minipaged/model/`.
+PyTorch launches a kernel for each operation. A decode step computes few numbers, so these launches take
+longer than the arithmetic. Each of these kernels rounds where the PyTorch operations round, so that the
+results differ from `minipaged/model/` only by the order of sums.
 """
 
 # pyright: reportCallIssue=false
@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 GATE_TILE = 1024
-"""Numbers that one program of `silu_times` computes."""
+"""How many numbers one program of `silu_times` computes."""
 
 
 @triton.jit
@@ -136,16 +136,16 @@ def rotate_heads(
     num_kv_heads: int,
     norms: tuple[torch.Tensor, torch.Tensor, float] | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The queries, keys and values of a step's tokens; queries and keys normed and rotated.
+    """Split the heads of a step's tokens into queries, keys and values. Norm and rotate queries and keys.
 
     Args:
         qkv: `[T, (num_heads + 2 * num_kv_heads) * D]`, contiguous.
         cos: `[T, 1, D / 2]`, contiguous.
         sin: as `cos`.
-        num_heads: heads of queries.
-        num_kv_heads: heads of keys, and of values.
-        norms: the weights `[D]` for queries and for keys, and what is added to the mean of the squares; or
-            `None`, if heads are not normed.
+        num_heads: number of query heads.
+        num_kv_heads: number of key heads, and of value heads.
+        norms: the norms' weights `[D]` for queries and for keys, and the number that is added to the mean of
+            the squares. `None` if heads are not normed.
 
     Returns:
         q `[T, num_heads, D]`, k and v `[T, num_kv_heads, D]`, as `AttendFn` takes them.
@@ -177,7 +177,7 @@ def rotate_heads(
 
 @triton.jit
 def silu_times_kernel(
-    gate_up,  # [T, 2 * SIZE], contiguous: gates, then what they open
+    gate_up,  # [T, 2 * SIZE], contiguous: gates, then the numbers that they multiply
     output,  # [T, SIZE], contiguous
     SIZE: tl.constexpr,
     TILE: tl.constexpr,
@@ -194,7 +194,11 @@ def silu_times_kernel(
 
 
 def silu_times(gate_up: torch.Tensor) -> torch.Tensor:
-    """`silu(gate) * up`: `[T, 2 * size]`, contiguous, to `[T, size]`. The gates come first."""
+    """Compute `silu(gate) * up` `[T, size]`.
+
+    Args:
+        gate_up: `[T, 2 * size]`, contiguous. The gates come first.
+    """
     num_tokens, size = gate_up.shape[0], gate_up.shape[1] // 2
     output = gate_up.new_empty(num_tokens, size)  # [T, size]
     if num_tokens:

@@ -110,9 +110,9 @@ def paged_prefill(
         block_tables: int32 `[S, M]`.
         seq_lens: int32 `[S]`.
         query_start_loc: int32 `[S + 1]`: the rows of sequence s begin at row `query_start_loc[s]`.
-        output: as `query`; the rows of sequences from `first_seq` on are overwritten.
+        output: a tensor like `query`. The rows of sequences from `first_seq` on are overwritten.
         scale: multiplies the scores.
-        gpu: where the tensors are.
+        gpu: the limits of the GPU that holds the tensors.
         first_seq: the first sequence to compute.
         max_query_len: the largest number of queries of one of these sequences.
     """

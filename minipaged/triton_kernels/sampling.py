@@ -1,19 +1,21 @@
 """draw_tokens: temperature, min-p, top-k, top-p and the draw, in one kernel that sorts nothing.
 
-`sampling/filters.py` and `sampling/draw.py` say what is computed; this computes the same in another way. Each
-filter keeps the tokens up to some *distance* from the likeliest one: `(max − logit) / temperature`. So a
-filter is one number, and the search for that number needs counts and sums instead of an order.
+`sampling/filters.py` and `sampling/draw.py` define what is computed. This kernel computes the same in another
+way. The *distance* of a token from the likeliest one is `(max − logit) / temperature`. Each filter keeps the
+tokens up to some distance. So a filter is one number, and the search for that number needs counts and sums
+instead of an order.
 
-One program for each row:
-1. Read the row; count the distances in narrow bins, and add up the weights. (The maximum is known.)
-2. Read the row again, and copy the likeliest tokens to a list: those of as many bins as hold at most
-   `CANDIDATES` tokens.
-3. Search for the distances of top-k and top-p by bisection, and draw. This looks at the list alone, if it is
-   sure to hold all that the filters keep. Otherwise it looks at the row, again and again: a filter that keeps
-   more tokens is slow, but exact.
+One program computes each row, in three steps:
+1. Read the row, count how many distances fall into each of many narrow bins, and add up the weights. (The
+   row's maximum is already known.)
+2. Read the row again, and copy the likeliest tokens to a list. These are the tokens of the nearest bins, as
+   many bins as have at most `CANDIDATES` tokens together.
+3. Search for the distances of top-k and top-p by bisection, and draw. This reads only the list if the list is
+   sure to hold all tokens that the filters keep. Otherwise it reads the whole row again and again. So a
+   filter that keeps more tokens is slow, but exact.
 
-Without filters the first two steps are left out. So a row is read at most four times, the search for its
-maximum included, unless filters keep more than the list holds.
+Without filters the first two steps are left out. So a row is read at most four times, including the search
+for its maximum, unless filters keep more tokens than the list holds.
 """
 
 # pyright: reportCallIssue=false, reportOperatorIssue=false, reportAttributeAccessIssue=false
@@ -37,20 +39,23 @@ CANDIDATES = 1024
 """The most tokens that the list holds."""
 BINS = 2048
 BINS_PER_UNIT = 64.0
-"""The first 32 units of distance are divided into bins. Weights beyond are below 2e-14 of the largest."""
+"""How many bins there are for each unit of distance. The bins cover the first 32 units. Weights of more
+distant tokens are below 2e-14 of the largest weight."""
 TILE = 4096
-"""Numbers that a program reads at once."""
+"""How many numbers a program reads at once."""
 FARTHEST = 0x7F800000
-"""The bits of an infinite distance. A distance is not negative, so its order is that of its bits."""
+"""The bits of an infinite distance. No distance is negative, so distances have the same order as their
+bits."""
 
 
 @triton.jit
 def _distances(logits, length, start, peak, temperature, TILE: tl.constexpr):
-    """The distances of a tile, and their bits: float32 and int32 [TILE]. Behind the end they are infinite."""
+    """The distances of a tile, and their bits: float32 and int32 [TILE]. Past the end they are infinite."""
     at = start + tl.arange(0, TILE)
     numbers = tl.load(logits + at, mask=at < length, other=float("-inf"))
     distance = (peak - numbers) / temperature
-    # No token whose logit is NaN is drawn. A zero may be -0.0, whose bits are out of order.
+    # A token with a NaN logit gets an infinite distance, so it is never drawn. A zero may be -0.0, and the
+    # bits of -0.0 would be out of order.
     distance = tl.where(distance >= 0.0, tl.abs(distance), float("inf"))
     return distance, distance.to(tl.int32, bitcast=True)
 
@@ -84,10 +89,10 @@ def sample_kernel(
     settings,  # float64 [R, 3]: top-p, the random number, the greatest distance that min-p keeps
     temperatures,  # float32 [R]
     top_k,  # int64 [R], 0: off
-    likeliest,  # int64 [N], a token of the largest logit of each row
+    likeliest,  # int64 [N], a token with the largest logit of each row
     tokens,  # int64 [R], the result
     listed_logits,  # float32 [R, CANDIDATES], for the program's own use
-    listed_tokens,  # int32 [R, CANDIDATES], as well
+    listed_tokens,  # int32 [R, CANDIDATES], also for the program's own use
     vocab_size,
     row_stride,
     CANDIDATES: tl.constexpr,
@@ -105,7 +110,8 @@ def sample_kernel(
     top_p, uniform = tl.load(settings + 3 * row), tl.load(settings + 3 * row + 1)
     reach = tl.load(settings + 3 * row + 2).to(tl.float32)
     k = tl.load(top_k + row)
-    # The greatest distance that is kept, as bits. What is infinitely far has no weight.
+    # The greatest distance that is kept, as bits. A token at an infinite distance has no weight, so it is
+    # never kept.
     limit = tl.minimum(reach.to(tl.int32, bitcast=True), FARTHEST - 1)
     total = tl.full([], 0.0, tl.float64)
     list_logits, list_tokens = listed_logits + row * CANDIDATES, listed_tokens + row * CANDIDATES
@@ -138,7 +144,7 @@ def sample_kernel(
             tl.store(list_tokens + place, at, mask=chosen)
             num_listed += tl.sum(chosen.to(tl.int32))
             listed_total += tl.sum(tl.where(chosen, tl.exp(-distance), 0.0)).to(tl.float64)
-        tl.debug_barrier()  # what one thread has stored, others read
+        tl.debug_barrier()  # other threads read what one thread has stored
         is_listed = (num_listed == num_kept) | ((k > 0) & (num_listed >= k))
         is_listed = is_listed | ((k <= 0) & (listed_total >= top_p * total) & (top_p < 1.0))
         if is_listed:
@@ -168,7 +174,7 @@ def sample_kernel(
                     low = middle + 1
             limit = low
 
-    # Of the tokens at the limit itself, top-p keeps only the first that it needs.
+    # Of the tokens exactly at the limit, top-p keeps only as many as it needs, in the order of the tokens.
     _, nearer_total, num_last = _within(source, length, peak, temperature, limit, TILE)
     weight = _weight_at(limit)
     if (top_p < 1.0) & (num_last > 1):
@@ -183,7 +189,7 @@ def sample_kernel(
     for start in range(0, length, TILE):
         distance, bits = _distances(source, length, start, peak, temperature, TILE)
         last = bits == limit
-        order = seen + tl.cumsum(last.to(tl.int32), 0)  # which of the tokens at the limit each one is
+        order = seen + tl.cumsum(last.to(tl.int32), 0)  # numbers of the tokens at the limit
         kept = (bits < limit) | (last & (order <= num_last))
         weights = tl.where(kept, tl.exp(-distance), 0.0)
         sums = running + tl.cumsum(weights, 0).to(tl.float64)
@@ -191,7 +197,7 @@ def sample_kernel(
         found = tl.minimum(found, tl.min(tl.where((sums > point) & (weights > 0.0), at, FARTHEST)))
         seen += tl.sum(last.to(tl.int32))
         running += tl.sum(weights).to(tl.float64)
-    if found < length:  # a rounding error may leave the point behind the last sum
+    if found < length:  # a rounding error may put the point beyond the last sum
         token = found.to(tl.int64)
         if is_listed:
             token = tl.load(list_tokens + found).to(tl.int64)
@@ -205,7 +211,7 @@ def draw_tokens(
     params: Sequence[SamplingParams],
     uniforms: Sequence[float],
 ) -> Tensor:
-    """Draw a token for each of some rows. Implements `DrawTokens`; see `sampling/sampler.py`."""
+    """Draw a token for each of the given rows. Implements `DrawTokens`; see `sampling/sampler.py`."""
     device, num_rows = logits.device, len(rows)
     reaches = [abs(math.log(each.min_p)) if each.min_p > 0 else math.inf for each in params]  # no -0.0
     settings = [(each.top_p, u, reach) for each, u, reach in zip(params, uniforms, reaches, strict=True)]

@@ -29,7 +29,7 @@ def prepare_triton(device: torch.device) -> None:
     """Make the kernels of this package run on `device`. Call it before the first import of a kernel.
 
     On a machine without a CUDA device it turns the interpreter on, for this process and its child
-    processes. A value that the user has already set is kept.
+    processes. If the user has already set `TRITON_INTERPRET`, its value is kept.
 
     Raises:
         ConfigError: Triton is not installed, or does not run on the device, or its interpreter does not

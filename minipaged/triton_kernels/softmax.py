@@ -1,16 +1,16 @@
 """The loop that all attention kernels share: queries in a tile, keys and values through a block table.
 
 The softmax is "online" (Milakov and Gimelshein, arXiv 1805.02867; FlashAttention, arXiv 2205.14135):
-one pass over the tokens that keeps three results for each query: the greatest score so far, the sum of
-all weights so far, and the weighted sum of values so far. When a greater score appears, the two sums are
+it makes one pass over the tokens, and keeps three results for each query: the greatest score so far, the sum
+of all weights so far, and the weighted sum of values so far. When a greater score appears, the two sums are
 scaled down to it.
 
-GPUs have an instruction for 2ˣ but none for eˣ. So scores are exponents of 2: callers multiply `scale` by
-`LOG2_E`.
+GPUs have an instruction for 2ˣ but none for eˣ. So scores are used as exponents of 2, and callers multiply
+`scale` by `LOG2_E`.
 
 While one tile is multiplied, the keys and values of the next are being loaded. The compiler arranges this
 ("software pipelining", `num_stages` in `tiles`), but only for loads whose addresses are known early. Here
-the addresses come from the block table. So the loop looks a tile's block ids up one step ahead.
+the addresses come from the block table. So the loop looks up a tile's block ids one step ahead.
 """
 
 import torch
@@ -29,10 +29,10 @@ _DTYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16
 
 
 def dot_dtype(dtype: torch.dtype) -> tl.dtype:
-    """The dtype in which `attend` multiplies: that of the cache, as tensor cores prefer.
+    """The dtype in which `attend` multiplies: the dtype of the cache, which suits tensor cores.
 
-    The exception is bfloat16 under the interpreter. Its `tl.dot` would read the bits of bfloat16 numbers
-    as integers, so it gets float32.
+    The exception is bfloat16 under the interpreter. Its `tl.dot` would read the bits of bfloat16 numbers as
+    integers, so it gets float32.
     """
     return tl.float32 if is_interpreted() and dtype == torch.bfloat16 else _DTYPES[dtype]
 

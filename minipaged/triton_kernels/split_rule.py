@@ -9,7 +9,7 @@ MAX_SPLITS = 64
 
 
 def num_splits(num_programs: int, room: int, max_seq_len: int) -> int:
-    """How many parts each sequence is cut into; 1 means `paged_decode`, without a merge.
+    """How many parts each sequence is cut into. With 1, `paged_decode` runs, without a merge.
 
     The number is the largest with which all programs run on the GPU at once. Without a split there are
     P = sequences × KV heads programs. The GPU has room for R of them. So each sequence is cut into R // P

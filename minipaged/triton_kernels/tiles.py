@@ -19,7 +19,7 @@ MIN_DOT_SIDE = 16
 TILE_BYTES = 8 * 1024
 """Bytes of keys that a program loads at once. It loads the same number of bytes of values."""
 SCRATCH_BYTES = 2 * 1024
-"""Shared memory for sums across threads, and for barriers; at most."""
+"""The most shared memory that sums across threads and barriers take together."""
 FLOAT32_BYTES = 4
 
 
@@ -31,9 +31,11 @@ class Tiles:
         rows: rows of the program's tile: query heads (decode), or queries times query heads (prefill).
         tokens: tokens whose keys and values are in one tile.
         padded_dim: the head dimension, padded to a power of two.
-        factor_bytes: bytes of a number when it is multiplied. Without tensor cores this is float32.
+        factor_bytes: bytes of a number when it is multiplied. Without tensor cores, numbers are multiplied in
+            float32.
         num_warps: groups of 32 threads in the program.
-        num_stages: 3: while one tile is computed, the next is being loaded. 2: no tile is loaded ahead.
+        num_stages: stages of the pipeline. With 3, the next tile is loaded while one is computed. With 2, no
+            tile is loaded ahead.
     """
 
     rows: int
@@ -45,10 +47,10 @@ class Tiles:
 
     @property
     def shared_bytes(self) -> int:
-        """The greatest shared memory that the compiler may take for a program, in bytes.
+        """The most shared memory that the compiler may take for a program, in bytes.
 
         With three stages there are two buffers for keys, and two for values. Hopper and Blackwell GPUs
-        multiply 16-bit numbers in the background, which takes a third.
+        multiply 16-bit numbers in the background, which takes a third buffer for keys, and for values.
         """
         num_buffers = 1
         if self.num_stages == 3:
@@ -65,7 +67,7 @@ def decode_tiles(group: int, head_dim: int, dtype: torch.dtype, gpu: Gpu) -> Til
         group: query heads for each KV head.
         head_dim: the head dimension.
         dtype: the dtype of the cache.
-        gpu: where the kernel runs.
+        gpu: the limits of the GPU on which the kernel runs.
 
     Raises:
         ConfigError: one program needs more shared memory than the GPU has.
@@ -80,14 +82,14 @@ def prefill_tiles(group: int, head_dim: int, dtype: torch.dtype, gpu: Gpu) -> Ti
     """Tiles of `paged_prefill`; arguments and errors as in `decode_tiles`."""
     bytes_ = _factor_bytes(dtype, gpu)
     rows = 32 if bytes_ == FLOAT32_BYTES else 128
-    if head_dim * bytes_ > 256:  # a longer query takes more of the registers
+    if head_dim * bytes_ > 256:  # longer queries take more registers
         rows //= 2
     rows = max(rows, triton.next_power_of_2(group))
     return _fitting("prefill", rows, 32, head_dim, bytes_, 8, gpu)
 
 
 def _factor_bytes(dtype: torch.dtype, gpu: Gpu) -> int:
-    """Tensor cores do not multiply float32. Without them a tile needs more registers, so it is smaller."""
+    """Bytes of a number when it is multiplied: always those of float32 on a GPU without tensor cores."""
     return dtype.itemsize if gpu.tensor_cores else FLOAT32_BYTES
 
 

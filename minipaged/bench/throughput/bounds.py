@@ -1,4 +1,4 @@
-"""The greatest possible speed of a workload on this machine: only work with the weights takes time."""
+"""The speed of a workload on this machine if only work with the weights took time: an upper bound."""
 
 from __future__ import annotations
 

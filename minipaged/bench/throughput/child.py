@@ -52,10 +52,10 @@ class ContestantError(MinipagedError):
 
 
 def refuse_without_job_control() -> None:
-    """Refuse a system on which processes cannot be stopped for a while, and waited for by their pipes.
+    """Refuse a system that cannot stop processes for a while, or wait for data in their pipes.
 
     Raises:
-        ConfigError: it is Windows.
+        ConfigError: the system is Windows.
     """
     if not hasattr(os, "killpg"):
         raise ConfigError(
@@ -120,7 +120,8 @@ class Child:
             limit: time limit for the answer, in seconds.
 
         Raises:
-            ContestantError: the process ended or took longer than the limit. It cannot be asked again.
+            ContestantError: the process ended or took longer than the limit. The process cannot be asked
+                again.
         """
         assert self._process.stdin is not None
         self._signal(signal.SIGCONT)
@@ -199,7 +200,7 @@ class Child:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """Whether a process is alive. A zombie is dead: if its parent is dead too, it may stay one forever."""
+    """Whether a process is alive. A zombie counts as dead: it may stay forever if its parent is dead."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -97,7 +97,7 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 def _tuned_vllm(threads: int, python: Path) -> dict[str, str]:
-    """What vLLM's manual for CPUs recommends: threads bound to CPUs, another allocator, Intel's OpenMP."""
+    """The settings that vLLM's CPU manual recommends: bound threads, another allocator, Intel's OpenMP."""
     libraries = ":".join(str(path) for path in _libraries(python.parent.parent))
     return {
         "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, available_cpus()[:threads])),

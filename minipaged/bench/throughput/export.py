@@ -42,7 +42,7 @@ def write_hf_folder(model: LoadedModel, folder: Path) -> Path:
 
 
 def write_gguf(model: LoadedModel, path: Path) -> Path:
-    """Write a GGUF file. As llama.cpp requires, vectors are float32; matrices have the model's dtype.
+    """Write a GGUF file. Vectors are float32, as llama.cpp requires. Matrices have the model's dtype.
 
     Returns:
         The path.

@@ -91,7 +91,7 @@ def measure(request: RatesRequest) -> MachineRates:
 
 
 def _read_rate(num_bytes: int, threads: int) -> float:
-    """Bytes read per second by a plain loop that adds up an array. Each thread reads a part of it."""
+    """How many bytes a plain loop reads per second while it adds up an array. Each thread reads a part."""
     import numba
 
     @numba.njit(parallel=True, fastmath=True)
@@ -109,7 +109,7 @@ def _read_rate(num_bytes: int, threads: int) -> float:
 
 
 def _products_seconds(shapes: Sequence[Shape], dtype: torch.dtype) -> list[float]:
-    """For each of `NUM_ROWS`, the seconds of one product with each matrix, by the fastest routine.
+    """For each of `NUM_ROWS`, how many seconds the products with all matrices take by the fastest routine.
 
     Each matrix has its own memory, so no weights are in a cache by chance.
     """
@@ -134,7 +134,7 @@ def _in_panels(weights: Sequence[Tensor]) -> list[tuple[Product, Sequence[Tensor
 
 
 def _ordered_by_onednn(weights: Sequence[Tensor], num_rows: int) -> list[tuple[Product, Sequence[Tensor]]]:
-    """oneDNN's product with weights in its own order; an empty list if torch has no oneDNN."""
+    """oneDNN's product, with the weights in oneDNN's own order. The list is empty if torch has no oneDNN."""
     from minipaged.cpu.products.choice import onednn_linear
 
     if not torch.backends.mkldnn.is_available():

@@ -1,4 +1,4 @@
-"""The measurements: runs, entries of the table, and how many tokens agree."""
+"""The measurements: the runs, the entries of the table, and how far the tokens agree."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many requests got different greedy tokens than from our engine.
+    """For how many requests a contestant's greedy tokens differ from our engine's.
 
     A difference is not an error. Random prompts lead to near ties, where either token is right.
 
     Attributes:
         num_requests: number of all requests.
-        num_differing: number of requests with any different token, in the run with most of them.
+        num_differing: number of requests with any different token, in the run in which this number is
+            largest.
         first: request and position of the first different token; `None` if all tokens are equal.
     """
 
@@ -62,8 +63,8 @@ class Entry:
 
     Attributes:
         contestant: the contestant's name.
-        runs: the successful runs.
-        failure: why runs are missing; `None` if all runs succeeded.
+        runs: the runs that succeeded.
+        failure: the reason why runs are missing; `None` if all runs succeeded.
         agreement: agreement with our engine's tokens; `None` if unknown, and for our engine itself.
     """
 

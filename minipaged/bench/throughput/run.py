@@ -107,7 +107,7 @@ def run_throughput(plan: Plan, tell: Tell) -> ThroughputResult:
 
 
 def describe_machine() -> Details:
-    """Processor, number of available CPUs, memory, system."""
+    """The processor, the number of available CPUs, the memory and the operating system."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -151,7 +151,7 @@ def _job(plan: Plan, workloads: dict[WorkloadName, Workload], shape: KVShape) ->
 
 
 def _most_kv_tokens(workload: Workload) -> int:
-    """Slots for all requests at full length, plus one block, since some engines reserve one."""
+    """How many slots all requests take at full length, plus one block, since some engines reserve one."""
     lengths = [len(each.prompt_token_ids) + each.max_tokens for each in workload.requests]
     return LARGEST_BLOCK * (1 + sum(blocks_needed(length, LARGEST_BLOCK) for length in lengths))
 

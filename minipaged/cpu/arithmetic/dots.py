@@ -1,9 +1,10 @@
 """`multiply_rows`: dot products of a few vectors with many rows, where each row is read only once.
 
-Attention does this with keys. Each query that shares a KV head is multiplied by each key of that head, and
-the keys lie wherever the blocks of the paged cache are. As in `tile.py`, the sums stay in registers. Each
-product has a vector of sums, and the lanes of this vector are added up at the end. For a single product that
-takes as long as the multiplications. So eight products are added up together, which keeps all lanes busy.
+Attention uses it for queries and keys. Each query that shares a KV head is multiplied by each key of that
+head, and the keys lie wherever the blocks of the paged cache are. As in `tile.py`, the sums stay in
+registers. Each product has a vector of sums, and the lanes of this vector are added up at the end. For a
+single product, adding up the lanes takes as long as the multiplications. So the lanes of eight products are
+added up together, which keeps all lanes busy.
 
 Importing this module imports numba.
 """
@@ -33,10 +34,11 @@ from minipaged.cpu.arithmetic.vectors import (
 from minipaged.cpu.compiler.instructions import INT32, INT64, emit_prefetch
 
 MOST_VECTORS = 3 if HAS_AVX512 else 1
-"""Most vectors of x at once. With `ROWS_TOGETHER` sums for each of them, they should fill the registers."""
+"""The most vectors of x that are multiplied at once. Each has `ROWS_TOGETHER` vectors of sums. Together they
+should fill the registers."""
 
 ROWS_TOGETHER = LANES // 2
-"""Rows whose products are added up together."""
+"""How many rows have the lanes of their products added up together."""
 
 
 @intrinsic
@@ -87,14 +89,14 @@ Args:
     addresses: int64, in bytes. Their number is `num_rows`, rounded up to a multiple of `ROWS_TOGETHER`.
     following: like `addresses`, of the rows that are multiplied next. They are fetched into the caches
         meanwhile.
-    offset: bytes.
+    offset: how many bytes are added to each address.
     like: an array of the rows' dtype: float32, or the 16 bits of bfloat16.
-    result: float32 `[count, num_rows]`, with `num_rows` rounded up likewise; written.
+    result: float32 `[count, num_rows]`, with `num_rows` rounded up in the same way. It is overwritten.
 """
 
 
 def _emit_products(builder, count, size, x, sources, next_sources, number_bytes):
-    """For each vector of x and each row: a vector whose lanes add up to the dot product of the two."""
+    """For each vector of x and each row, emit a vector whose lanes add up to their dot product."""
     before = builder.block
     loop, after = (builder.append_basic_block(name) for name in ("products", "after"))
     builder.branch(loop)
@@ -126,8 +128,8 @@ def _emit_totals(builder, vectors):
     """The sums over the lanes of `LANES / 2` vectors, as one vector of `LANES / 2` numbers.
 
     Each round turns two vectors into one: half of its lanes hold sums of two lanes of the first vector, the
-    other half sums of two lanes of the second. After three rounds one vector is left. It has two neighbouring
-    lanes for each of the eight vectors.
+    other half sums of two lanes of the second. After three rounds one vector is left, in which two
+    neighbouring lanes belong to each of the eight vectors. These two are added up last.
     """
     distance = LANES // 2
     while len(vectors) > 1:
@@ -138,7 +140,10 @@ def _emit_totals(builder, vectors):
 
 
 def _halved(builder, a, b, distance, lanes=range(LANES)):
-    """Sums of two lanes, `distance` apart: of b in lanes whose number has the bit `distance`, else of a."""
+    """Add up pairs of lanes that are `distance` apart.
+
+    Lanes whose number has the bit `distance` get the sums of pairs of b, the other lanes those of a.
+    """
     nearer = [lane if not lane & distance else LANES + lane - distance for lane in lanes]
     farther = [lane + distance if not lane & distance else LANES + lane for lane in lanes]
     halves = []

@@ -1,4 +1,4 @@
-"""exp for float32: one source for a single number and for a vector.
+"""exp for float32. The same source computes it for a single number and for a vector.
 
 The exp of C's library takes one number at a time, but the softmaxes of a step need hundreds of thousands.
 
@@ -20,7 +20,7 @@ from minipaged.cpu.arithmetic.vectors import LANES, VECTOR
 from minipaged.cpu.compiler.instructions import INT32
 
 LOG2_E = 1.4426950408889634
-LN2_UPPER = 0.693359375  # so few bits that its product with a small integer is exact
+LN2_UPPER = 0.693359375  # it has few bits, so its product with a small integer is exact
 LN2_LOWER = -2.12194440e-4  # LN2_UPPER + LN2_LOWER = ln 2
 LOWEST = -87.0  # exp of this is near the smallest normal number
 COEFFICIENTS = tuple(float(np.float32(1 / divisor)) for divisor in (5040, 720, 120, 24, 6, 2, 1, 1))  # 1 / n!
@@ -71,4 +71,4 @@ def _exponential(typing_context, x):
 
 
 exponential = cast(Callable[[object], np.float32], _exponential)
-"""`emit_exponential` of one float32."""
+"""(float32) -> its exp, computed as in `emit_exponential`."""

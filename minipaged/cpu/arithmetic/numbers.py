@@ -1,8 +1,9 @@
-"""float32 and bfloat16 in compiled loops: one source serves both, and the dtype of the arrays decides.
+"""Read and round numbers in compiled loops. The same source serves float32 and bfloat16.
 
-numba has no bfloat16, so bfloat16 numbers are passed as arrays of their 16 bits, as uint16. A bfloat16 is the
-upper half of a float32. All arithmetic is in float32; `kept` rounds a result to the dtype of an array. So a
-model in bfloat16 rounds after each operation, as it does in PyTorch.
+The dtype of the arrays decides which of the two it is. numba has no bfloat16, so bfloat16 numbers are passed
+as uint16 arrays of their bits. A bfloat16 is the upper half of a float32. All arithmetic is in float32, and
+`kept` rounds a result to the dtype of an array. So a model in bfloat16 rounds after each operation, as it
+does in PyTorch.
 
 Importing this module imports numba.
 """
@@ -48,7 +49,7 @@ def _kept_in_compiled_code(value, array):
 
 
 number = cast(Callable[[object], np.float32], _number)
-"""An array's element as float32."""
+"""(an element of an array) -> its value in float32."""
 
 kept = cast(Callable[[object, object], object], _kept)
 """(float32, array) -> the nearest value in the array's dtype."""

@@ -1,4 +1,4 @@
-"""Vectors of float32 as LLVM values and the operations on them, for the innermost loops of this package."""
+"""float32 vectors as LLVM values, and the operations on them, for the innermost loops of this package."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numba.core import cgutils
 from minipaged.cpu.compiler.instructions import INT32, INT64
 
 LANES = 16
-"""Numbers in an LLVM vector. Where the processor's registers are shorter, LLVM uses several for one
-vector."""
+"""How many numbers an LLVM vector has here. Where the processor's registers are shorter, LLVM uses several
+for one vector."""
 
 HAS_AVX512 = bool(llvm.get_host_cpu_features().get("avx512f"))
 """Whether there are 32 registers that each hold one vector. AVX2 has 16 registers and needs two for a vector;
@@ -35,7 +35,7 @@ def matrix_of(context, builder, type_, value) -> Matrix:
     """The `Matrix` that an argument stands for, from its numba type and its LLVM value.
 
     The argument is a *corner*, a tuple (two-dimensional array, row, column) that says where the matrix
-    begins. The array's rows are contiguous. Slices would say the same, but numba would check their bounds.
+    begins. The array's rows are contiguous. A slice could say this too, but numba would check its bounds.
     """
     array_type = type_.types[0]
     array, row, column = (builder.extract_value(value, i) for i in range(3))
@@ -113,7 +113,7 @@ def multiply_add(builder, a, b, c):
 
 
 def sum_of_lanes(builder, vector):
-    """The sum of a vector's lanes, in any order, so that it takes four steps and not sixteen."""
+    """The sum of a vector's lanes. The order is free, so it takes four steps and not sixteen."""
     signature = ir.FunctionType(FLOAT, [FLOAT, VECTOR])
     function = cgutils.get_or_insert_function(
         builder.module, signature, f"llvm.vector.reduce.fadd.v{LANES}f32"
@@ -124,7 +124,7 @@ def sum_of_lanes(builder, vector):
 def emit_cases(builder, number, most, emit):
     """Emit a piece of code for each value of `number` from 1 to `most`, with `emit(value)`.
 
-    So each piece knows how many registers it fills.
+    In this way, the number of registers that each piece fills is known when it is compiled.
     """
     end = builder.append_basic_block("end")
     choice = builder.switch(number, end)
@@ -138,7 +138,7 @@ def emit_cases(builder, number, most, emit):
 
 
 def emit_loop(builder, count, step, body):
-    """`body(i)` for i in range(0, count, step); count is at least 1."""
+    """Emit a loop that runs `body(i)` for i in range(0, count, step). count is at least 1."""
     before = builder.block
     loop, after = (builder.append_basic_block(name) for name in ("loop", "after"))
     builder.branch(loop)

@@ -22,17 +22,18 @@ DTYPES = (torch.float32, torch.bfloat16)
 """The dtypes that keys and values may have."""
 
 ATTENDING = 1.5e-3
-"""About how many microseconds it takes to read one number of a key and one of a value, and to use both."""
+"""About how many microseconds it takes to read one number of a key and one of a value, and to compute with
+them."""
 
 
 class CpuAttention:
-    """The attention backend of one engine on a CPU; called like any other backend (see `AttentionFn`).
+    """The attention backend of one engine on a CPU. It is called like any other backend (see `AttentionFn`).
 
     All layers of a step are called with the same metadata, so the first layer's call groups the step's tokens
     and the later ones use these groups.
 
     Raises:
-        IndexError: a block table is too short, or holds a block that the cache does not have; or the metadata
+        IndexError: a block table is too short or holds a block that the cache does not have, or the metadata
             belongs to another step.
     """
 
@@ -61,8 +62,7 @@ class CpuAttention:
         return output
 
     def _groups_of(self, metadata: AttentionMetadata) -> tuple[QueryGroups, int]:
-        """The step's tokens, grouped by the keys that they attend to, and the number of (query, key)
-        pairs."""
+        """The step's tokens in groups with the same keys, and the number of (query, key) pairs."""
         if self._step is None or self._step[0] is not metadata:
             groups = group_queries(
                 metadata.block_tables.numpy(),
@@ -96,22 +96,24 @@ def call_attention(
     *,
     num_threads: int,
 ) -> Call:
-    """One layer's attention as a call that has not run yet. The call skips sequences with a wrong block
-    table: see `check_attended`. It does not keep its tensors alive.
+    """One layer's attention as a call that has not run yet.
+
+    The call skips sequences with a wrong block table, which `check_attended` then reports. The call does not
+    keep its tensors alive.
 
     Args:
-        query: `[T, num_heads, head_dim]`, each token's heads contiguous; the distance between two tokens is a
-            whole number of heads.
+        query: `[T, num_heads, head_dim]`. Each token's heads are contiguous, and the distance between two
+            tokens is a whole number of heads.
         kv_layer: contiguous, of the query's dtype.
         block_tables: int32 `[S, M]`, contiguous.
         groups: the step's tokens. A group may be empty.
         scale: multiplies the scores.
-        output: the shape and dtype of `query`, contiguous; written.
+        output: a contiguous tensor with the shape and dtype of `query`. It is overwritten.
         num_threads: number of threads to use.
     """
     num_tokens, num_heads, head_dim = query.shape
     _, num_blocks, block_size, num_kv_heads, _ = kv_layer.shape
-    keys = kv_layer.data_ptr()  # the values follow
+    keys = kv_layer.data_ptr()  # the values come after the keys
     arguments = AttentionArguments(
         next_part=0,
         wrong_block=0,
@@ -151,7 +153,7 @@ def can_attend(num_heads: int, head_dim: int, dtype: torch.dtype, kv_layer: Tens
 
 
 def _rows_of_heads(query: Tensor) -> Tensor:
-    """`query` as the loops read it: each token's heads contiguous, a whole number of heads between tokens."""
+    """`query` itself if it has the layout that `call_attention` asks for, else a contiguous copy."""
     head_dim = query.shape[2]
     fits = query.stride(2) == 1 and query.stride(1) == head_dim and query.stride(0) % head_dim == 0
     return query if fits and query.stride(0) > 0 else query.contiguous()

@@ -12,10 +12,10 @@ from minipaged.cpu.compiler.instructions import as_array, pointer_to, take_part
 
 
 class WriteArguments(ctypes.Structure):
-    """The keys and values of `num_tokens` tokens, each `words` times four bytes long, and their slots.
+    """The keys and values of `num_tokens` tokens, and the slots to write them to.
 
-    A part of the work is one token. Strides are in words. `wrong_slot` is set to the index of a token whose
-    slot is not in `[0, num_slots)`.
+    Each key and each value has `words` words of four bytes. Strides are in words. A part of the work is one
+    token. `wrong_slot` is set to the index of a token whose slot is not in `[0, num_slots)`.
     """
 
     _fields_ = (
@@ -36,7 +36,7 @@ class WriteArguments(ctypes.Structure):
 
 @shared_work(WriteArguments)
 def write_tokens(pointer):
-    """Copy each token's key and value to its slot, word by word, whatever the dtype."""
+    """Copy each token's key and value to its slot, word by word, so the dtype does not matter."""
     a = as_array(pointer, 1)[0]
     slots = as_array(pointer_to(a.slots, "int64"), (a.num_tokens,))
     key = as_array(pointer_to(a.key, "int32"), (a.num_tokens, a.key_stride))

@@ -17,10 +17,10 @@ COPYING = 2e-4
 
 
 def cpu_write_kv(kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor) -> None:
-    """`kv.cache.write_kv` for the CPU.
+    """Do what `kv.cache.write_kv` does, in compiled code on the CPU.
 
     Raises:
-        IndexError: a slot that the cache does not have.
+        IndexError: a token has a slot that the cache does not have.
     """
     _, num_heads, head_dim = key.shape
     token_bytes = num_heads * head_dim * key.element_size()
@@ -39,7 +39,7 @@ def check_written(arguments: ctypes.Structure, slot_mapping: Tensor) -> None:
     """Check the arguments of `call_write_kv` after it has run.
 
     Raises:
-        IndexError: a slot that the cache does not have.
+        IndexError: a token has a slot that the cache does not have.
     """
     wrong = arguments.wrong_slot
     if wrong >= 0:
@@ -50,8 +50,10 @@ def check_written(arguments: ctypes.Structure, slot_mapping: Tensor) -> None:
 def call_write_kv(
     kv_layer: Tensor, key: Tensor, value: Tensor, slot_mapping: Tensor, *, num_threads: int | None = None
 ) -> Call:
-    """`cpu_write_kv` as a call that has not run yet. The call skips a wrong slot: see `check_written`. It
-    does not keep its tensors alive.
+    """`cpu_write_kv` as a call that has not run yet.
+
+    The call skips a token with a wrong slot, which `check_written` then reports. The call does not keep its
+    tensors alive.
 
     Args:
         kv_layer, slot_mapping: contiguous.
@@ -60,7 +62,7 @@ def call_write_kv(
     """
     num_tokens, num_heads, head_dim = key.shape
     words = num_heads * head_dim * key.element_size() // 4
-    keys = kv_layer.data_ptr()  # the values follow
+    keys = kv_layer.data_ptr()  # the values come after the keys
     arguments = WriteArguments(
         next_part=0,
         wrong_slot=-1,

@@ -1,9 +1,9 @@
 """The loops of attention on a CPU, compiled by numba: keys and values are read through the block table.
 
-They are written like a GPU kernel, with a core in the place of a thread block. A group of queries goes over
-its sequence chunk by chunk, with a running maximum and a running sum instead of a row of all scores (Milakov
-and Gimelshein, arXiv 1805.02867; the order of FlashAttention, arXiv 2205.14135). Decodes, prompts and chunks
-of prompts take the same path.
+They are written like a GPU kernel, with a CPU core in place of a thread block. A group of queries reads its
+sequence chunk by chunk. It keeps a running maximum and a running sum instead of a row of all scores (Milakov
+and Gimelshein, arXiv 1805.02867). FlashAttention (arXiv 2205.14135) works in the same order. Decodes, prompts
+and chunks of prompts take the same path.
 
 Chunks begin at multiples of `CHUNK`, so a token's result does not depend on the other tokens of its group,
 not even in its last bit.
@@ -32,16 +32,16 @@ def workspace_for(num_rows, head_dim, buffer):
     """The memory that a thread needs for up to `num_rows` rows. A row is one head of one query.
 
     Args:
-        num_rows: most rows of a group.
+        num_rows: the number of rows of the largest group.
         head_dim: numbers in a head.
-        buffer: float32 `[workspace_size(num_rows, head_dim)]`. It has to outlive the arrays that are
-            returned: they are made from addresses, for which numba counts no references. Counting would take
-            time.
+        buffer: float32 `[workspace_size(num_rows, head_dim)]`. It has to outlive the returned arrays. They
+            are made from addresses, so numba does not count them as references to the buffer. Counting would
+            take time.
 
     Returns:
         queries `[num_rows, head_dim]`, weights `[num_rows, CHUNK]`, sums `[num_rows, head_dim]`, most
-        `[num_rows]` and totals `[num_rows]`, all float32; and int64 `[2, CHUNK]`, the addresses of the tokens
-        of this chunk and of the next.
+        `[num_rows]` (the running maxima) and totals `[num_rows]`, all float32. The last array is int64 `[2,
+        CHUNK]`, the addresses of the tokens of this chunk and of the next.
     """
     at = address_of(buffer)
     addresses = as_array(pointer_to(at, "int64"), (2, CHUNK))
@@ -59,7 +59,7 @@ def workspace_for(num_rows, head_dim, buffer):
 
 @compiled()
 def workspace_size(num_rows, head_dim):
-    """How many float32 the buffer for `workspace_for` has."""
+    """The size of the buffer for `workspace_for`, in float32 numbers."""
     return 4 * CHUNK + num_rows * (2 * head_dim + CHUNK + 2)
 
 
@@ -89,11 +89,11 @@ def attend_group(
         sequences: int32 `[T]`, each token's sequence.
         lengths: int32 `[T]`, how many tokens of its sequence each token attends to, at least 1.
         members: int32 `[N]`, the tokens of the group.
-        num_shared: how many leading blocks are the same in the block tables of all their sequences.
+        num_shared: how many leading blocks are the same in the block tables of all the members' sequences.
         kv_head: the KV head.
         scale: multiplies the scores; above 0.
         workspace: see `workspace_for`.
-        output: `[T, num_heads, head_dim]` of the query's dtype, written for these tokens and heads.
+        output: `[T, num_heads, head_dim]` of the query's dtype. It is overwritten for these tokens and heads.
     """
     queries, _, sums, most, totals, addresses = workspace
     block_size, num_kv_heads, head_dim = keys.shape[1:]
@@ -111,8 +111,8 @@ def attend_group(
     sums[:num_rows] = 0
     totals[:num_rows] = 0
     most[:num_rows] = -np.inf
-    # Tokens of one sequence read all of it together. Tokens of different sequences read together only the
-    # blocks that they share.
+    # If all tokens belong to one sequence, they read the whole sequence together. Tokens of different
+    # sequences read together only the blocks that they share.
     one_sequence = sequences[members[0]] == sequences[members[-1]]
     together = longest if one_sequence else min(num_shared * block_size, shortest) // CHUNK * CHUNK
     first_table = block_tables[sequences[members[0]]]
@@ -147,10 +147,11 @@ def attend_group(
 
 @compiled()
 def _fold(keys, values, block_table, kv_head, start, end, lengths, members, first_row, num_heads, workspace):
-    """Add the chunk that begins at `start` to the sums of the members' rows, which begin at `first_row`.
+    """Add the chunk of tokens that begins at `start` to the sums of the members' rows.
 
-    The chunk ends before `end`, the largest of the members' lengths. The addresses of its tokens are known
-    already. This call locates the tokens of the next chunk and fetches them into the caches.
+    The members' rows begin at `first_row`. The chunk ends before `end`, the largest of the members' lengths.
+    The addresses of the chunk's tokens have already been filled in. This call locates the tokens of the next
+    chunk and fetches them into the caches.
     """
     queries, weights, sums, most, totals, addresses = workspace
     head_dim = keys.shape[3]

@@ -1,8 +1,8 @@
 """QueryGroups: which tokens of a step attend to the same keys and values, so that these are read only once.
 
-The tokens of one prompt do. So do decodes whose block tables begin with the same blocks, since the same block
-id in two tables is the same memory. Take a step of 32 sequences with one prefix of 512 tokens: if each
-sequence were computed by itself, the step would read the prefix 32 times.
+The tokens of one prompt attend to the same keys and values. So do decodes whose block tables begin with the
+same blocks, since the same block id in two tables means the same memory. For example, let 32 sequences have a
+common prefix of 512 tokens. If each sequence were computed by itself, a step would read the prefix 32 times.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from torch import Tensor
 from minipaged.transfer import IntArray
 
 MOST_DECODES = 8
-"""Most decodes in one group. More decodes would save little, and leave fewer groups to divide among
-threads."""
+"""The most decodes in one group. Larger groups would save little, and would leave fewer groups to divide
+among threads."""
 
 MOST_TOKENS = 32
-"""Most tokens of one sequence in a group."""
+"""The most tokens of one sequence in a group."""
 
 Int32 = npt.NDArray[np.int32]
 
@@ -32,7 +32,8 @@ class QueryGroups(NamedTuple):
 
     Attributes:
         sequences: `[T]`, each token's sequence.
-        lengths: `[T]`, how many tokens of its sequence it attends to: those before it, and itself.
+        lengths: `[T]`, how many tokens of its sequence each token attends to: the tokens before it, and
+            itself.
         members: `[T]`, the tokens' indices, ordered by group.
         starts: `[G + 1]`, where each group's members begin in `members`, and where the last group ends.
         shared: `[G]`, how many leading entries the block tables of a group have in common.
@@ -53,11 +54,12 @@ def group_queries(
     Args:
         block_tables: `[S, M]`. Entries past a sequence's end may have any value.
         query_starts: `[S + 1]`, where each sequence's tokens begin, and where the last sequence ends.
-        seq_lens: `[S]`, tokens of each sequence, this step's included.
+        seq_lens: `[S]`, the number of tokens of each sequence, including the tokens of this step.
         num_decodes: how many leading sequences have one token.
 
     Returns:
-        Groups of decodes with at least their first block in common, then groups of one sequence's tokens.
+        First the groups of decodes that have at least their first block in common, then the groups of tokens
+        of one sequence.
     """
     query_lens = np.diff(query_starts)  # [S]
     sequences = np.repeat(np.arange(len(query_lens)), query_lens)  # [T]
@@ -78,10 +80,10 @@ def group_queries(
 
 
 def group_decodes(block_tables: IntArray) -> tuple[list[int], list[int], list[int]]:
-    """`members`, `starts` and `shared` of sequences with one token each; see `QueryGroups`."""
+    """The lists `members`, `starts` and `shared` of `QueryGroups`, for sequences with one token each."""
     if len(block_tables) == 1:
         return [0], [0, 1], [block_tables.shape[1]]
-    # Sorted by their bytes, tables that begin with the same blocks are neighbours.
+    # Sorting by bytes puts tables next to each other that begin with the same blocks.
     rows = [row.tobytes() for row in block_tables]
     order = sorted(range(len(rows)), key=rows.__getitem__)
     firsts = block_tables[order, 0] if block_tables.size else np.zeros(len(order), np.int32)

@@ -1,7 +1,7 @@
-"""The two halves of a softmax over a row of scores: the largest, and exp of each score's distance from it.
+"""The two halves of a softmax over a row of scores: the maximum, and exp of each score minus the maximum.
 
 In a maximum or a sum, each step of the loop needs the result of the step before. LLVM does not turn such a
-loop into vector instructions, so these are written with vectors.
+loop into vector instructions, so the functions here are written with LLVM vectors.
 
 Importing this module imports numba.
 """
@@ -29,7 +29,7 @@ from minipaged.cpu.arithmetic.vectors import (
 from minipaged.cpu.compiler.instructions import INT32, INT64
 
 ROW = 64
-"""Scores in a row."""
+"""How many scores a row has."""
 
 
 def _addresses(context, builder, signature, arguments):
@@ -60,8 +60,8 @@ def _largest(typing_context, scores):
 
 
 largest = cast(Callable[[object], np.float32], _largest)
-"""The largest of `ROW` float32, which begin at a corner (see `vectors.matrix_of`). If one of them is NaN, the
-result may be any of them."""
+"""The largest of the `ROW` float32 numbers that begin at a corner (see `vectors.matrix_of`). If one of the
+numbers is NaN, the result may be any of them."""
 
 
 @intrinsic
@@ -79,4 +79,5 @@ def _weigh(typing_context, scores, highest):
 
 
 weigh = cast(Callable[[object, object], np.float32], _weigh)
-"""Replace each of the `ROW` scores at a corner by exp(score − `highest`), and return the sum of these."""
+"""Replace each of the `ROW` scores at a corner by exp(score − `highest`), and return the sum of the
+results."""

@@ -15,11 +15,11 @@ from minipaged.cpu.compiler.instructions import aligned, as_array, pointer_like,
 
 
 class AttentionArguments(ctypes.Structure):
-    """A step's queries; see `attend_group` and `QueryGroups` for the shapes.
+    """Arguments for a step's attention. `attend_group` and `QueryGroups` describe the shapes.
 
-    A part of the work is one KV head of one group, or all of them. `query_stride` is the distance from one
-    token to the next, in heads. `wrong_block` is set to 1 if a block table is too short, or holds an id that
-    is not a block.
+    A part of the work is one group, for one of the KV heads or for all of them. `query_stride` is the
+    distance from one token to the next, in heads. `wrong_block` is set to 1 if a block table is too short, or
+    holds an id that is not the id of a block.
     """
 
     _fields_ = (
@@ -52,7 +52,10 @@ class AttentionArguments(ctypes.Structure):
 
 @compiled()
 def _attend(pointer, like):
-    """Compute parts until none is left. `like` is an array in the dtype of cache, queries and output."""
+    """Compute parts until none is left.
+
+    `like` is an array in the dtype of the cache, the queries and the output.
+    """
     a = as_array(pointer, 1)[0]
     cache_shape = (a.num_blocks, a.block_size, a.num_kv_heads, a.head_dim)
     keys = as_array(pointer_like(a.keys, like), cache_shape)
@@ -131,5 +134,5 @@ def attend_float32(pointer):
 
 @shared_work(AttentionArguments)
 def attend_bfloat16(pointer):
-    """Attention in bfloat16, given as its bits."""
+    """Attention in bfloat16. The numbers are passed as their bits, in uint16."""
     _attend(pointer, np.empty(0, np.uint16))

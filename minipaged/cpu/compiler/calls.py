@@ -1,7 +1,7 @@
 """CallSequence: many calls of compiled code, made one after the other without returning to Python.
 
-The threads go from one call to the next by themselves. If Python made each call, they would wait for Python
-some ten microseconds between two calls, and read nothing from memory in that time.
+The threads go from one call to the next by themselves. If Python made each call, the threads would wait about
+ten microseconds for Python between two calls, and would read nothing from memory in that time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Call(NamedTuple):
 
     Attributes:
         work: the compiled function.
-        arguments: the structure that it was compiled for. Its size is a multiple of 8 bytes.
-        num_threads: number of threads to run it on; the same as the arguments were made for.
+        arguments: the structure that the function was compiled for. Its size is a multiple of 8 bytes.
+        num_threads: number of threads to run the function on. The arguments must be made for the same number.
     """
 
     work: Work
@@ -58,15 +58,16 @@ def run_calls(pointer):
 
 
 class CallSequence:
-    """Calls that are made in their order, any number of times, each with its original arguments.
+    """A sequence of calls that can be made any number of times, each time with their original arguments.
 
     The memory that their arguments point to has to stay in place. Its contents may change from run to run.
 
     Args:
-        calls: all for the same number of threads; at least one.
+        calls: at least one call. All calls are for the same number of threads.
 
     Attributes:
-        arguments: for each call, its arguments in the last run, including what it wrote to them.
+        arguments: the arguments of each call as they are after the last run, including what the call wrote to
+            them.
     """
 
     def __init__(self, calls: Sequence[Call]) -> None:

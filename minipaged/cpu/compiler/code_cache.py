@@ -1,8 +1,8 @@
 """Where compiled code is kept between processes: one folder for each state of the sources.
 
 numba checks whether the file of a function has changed, but not the files of the functions that it calls.
-Compiled code would keep using an innermost loop that has been edited since. So the folder's name is a hash of
-all sources that are compiled. Other files do not count: editing them recompiles nothing.
+So compiled code could contain an old version of an innermost loop that has been edited since. Therefore the
+folder's name is a hash of all sources that are compiled. Editing other files recompiles nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SOURCES = "cpu"
 
 COMPILED = re.compile(r"^(from|import) (numba|llvmlite|minipaged\.cpu\.compiler\.compiled)\b", re.MULTILINE)
 """The imports by which we recognise a file with compiled functions, or with code that becomes part of them. A
-constant that they use has to be in such a file, too."""
+constant that compiled functions use has to be in such a file, too."""
 
 SPACE_BYTES = 64 * 1024**2
-"""How much has to be free on the disk: numba fails if it cannot write its compiled code."""
+"""How many bytes have to be free on the disk. numba fails if it cannot write its compiled code."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +38,10 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextmanager
 def own_cache() -> Iterator[bool]:
-    """Within the block, numba keeps compiled code in our folder. Yields whether there is such a folder.
+    """Within the block, numba stores compiled code in our folder. Yields whether there is such a folder.
 
-    numba's setting is for the whole process, so the block restores it at its end: a program's own functions
-    are kept where they were before.
+    numba's setting is for the whole process, so the block restores it at its end. A program's own functions
+    are still stored where they were before.
     """
     folder = cache_folder()
     with _ONE_AT_A_TIME:
@@ -56,9 +56,10 @@ def own_cache() -> Iterator[bool]:
 
 @cache
 def cache_folder() -> Path | None:
-    """The folder beside the sources or in the user's cache folder; `None` if neither can be used.
+    """The folder for compiled code, or `None`. It is next to the sources or in the user's cache folder.
 
-    Logs a warning if the folder holds no compiled code yet: compiling takes so long that a user would wonder.
+    The result is `None` if neither place can be used. If the folder holds no compiled code yet, a warning is
+    logged, since a user would wonder why the start takes so long.
     """
     name = f"compiled-{sources_hash()}"
     beside = PACKAGE / "__pycache__"
@@ -85,13 +86,16 @@ def cache_folder() -> Path | None:
 
 def _users_cache() -> list[Path]:
     """The user's cache folder for this project, if there is a user with a home."""
-    # Without a home, `Path.home()` would raise; this stays as it is.
+    # For a user without a home, `Path.home()` would raise an error. `expanduser` leaves the path as it is.
     folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return [Path(folder) / "minipaged"] if Path(folder).is_absolute() else []
 
 
 def sources_hash() -> str:
-    """Hash of the contents of all files with compiled functions. This file imports numba, but has none."""
+    """Hash of the contents of all files with compiled functions.
+
+    This file is left out: it imports numba, but has no compiled functions.
+    """
     digest = hashlib.sha256()
     for path in sorted((PACKAGE / SOURCES).rglob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -26,13 +26,13 @@ Function = TypeVar("Function", bound=Callable[..., object])
 # Dividing by 0 gives infinity or NaN, as in C. A check that could raise would keep LLVM from using vectors.
 ERROR_MODEL = "numpy"
 
-# Sums may be reordered; otherwise no loop over neighbouring numbers could use vectors. NaN and infinity are
-# kept.
+# LLVM may reorder sums. Otherwise no sum over neighbouring numbers could use vectors. NaN and infinity keep
+# their meaning.
 FAST_SUMS = {"reassoc", "contract", "nsz"}
 
 
 def compiled(fastmath: set[str] | bool = False) -> Callable[[Function], Function]:
-    """`numba.njit` that keeps the compiled code if it can, and compiles in every process if not."""
+    """Like `numba.njit`. It stores the compiled code on disk if it can, else it compiles in every process."""
     options = {"nogil": True, "fastmath": fastmath, "error_model": ERROR_MODEL}
 
     def compile_(function: Function) -> Function:
@@ -45,8 +45,8 @@ def compiled(fastmath: set[str] | bool = False) -> Callable[[Function], Function
 class SharedWork:
     """A compiled function that several threads call at once; see `threads.run_on_threads`.
 
-    It is compiled, or loaded from the cache, when its address is first needed. A process computes in one
-    dtype, and does not compile the loops of the other.
+    It is compiled, or loaded from the cache, when its address is first needed. So a process that computes in
+    one dtype does not compile the loops for the other dtype.
     """
 
     def __init__(self, function: Callable[..., None], arguments: type[ctypes.Structure]) -> None:
@@ -66,7 +66,7 @@ class SharedWork:
 
     @property
     def call(self) -> Callable[[int], None]:
-        """The function as Python calls it, with the address of the arguments."""
+        """The function in the form that Python can call, with the address of the arguments."""
         return self._code.ctypes
 
 
@@ -81,7 +81,7 @@ class MachineCode(Protocol):
 
 
 def shared_work(arguments: type[ctypes.Structure]) -> Callable[[Callable[..., None]], SharedWork]:
-    """Compile a function that several threads call at once. The code is kept as in `compiled`.
+    """Compile a function that several threads call at once. The code is stored as in `compiled`.
 
     The decorator uses `numba.cfunc`. The function works on addresses, so its caller checks shapes and dtypes.
     The function must not raise: numba would print the exception and return, and the other threads would wait

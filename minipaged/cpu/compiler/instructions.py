@@ -1,7 +1,7 @@
 """Instructions that compiled code has and Python lacks: pointers, atomic counters, prefetches.
 
 These functions work in compiled code only. Each stands for one LLVM instruction, except `aligned`, which is
-built from several: it gives memory that begins at a cache line.
+built from several instructions. It returns memory that begins at a cache line.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _pointer_to(typing_context, address, dtype):
 
 
 as_array = cast(Callable[[object, int | tuple[int, ...]], np.ndarray], numba.carray)  # pyright: ignore
-"""(pointer, shape) -> the memory at the pointer as an array: `numba.carray`."""
+"""(pointer, shape) -> the memory at the pointer as an array. This is `numba.carray`."""
 
 pointer_to = cast(Callable[[int, str], object], _pointer_to)
 """(address, dtype in `NUMBERS`) -> the address as a pointer to numbers of this dtype, for `as_array`."""
@@ -126,11 +126,12 @@ def _take_part(typing_context, arguments):
 
 
 take_part = cast(Callable[[object], int], _take_part)
-"""The next part's number, which no other thread gets: the int64 at the pointer, incremented atomically."""
+"""(pointer to an int64 counter) -> the number of the next part, which no other thread gets. It is the value
+of the counter, which is incremented atomically."""
 
 
 def emit_prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
-    """LLVM's prefetch for a read, into all caches but the first, which is full of data in use."""
+    """Emit LLVM's prefetch for a read, into all caches except the first, which is full of data in use."""
     signature = ir.FunctionType(ir.VoidType(), [BYTES, INT32, INT32, INT32])
     function = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
     builder.call(function, [builder.inttoptr(address, BYTES), INT32(0), INT32(2), INT32(1)])

@@ -1,7 +1,7 @@
-"""Fewer threads for a while, for the calling thread only.
+"""Let the calling thread, and no other, compute with fewer threads for a while.
 
-`torch.set_num_threads` does not do this: another thread that computes for the first time in the meantime
-adopts the number and keeps it. OpenMP has a separate number for each thread. PyTorch, MKL, oneDNN and
+`torch.set_num_threads` cannot do this. Another thread that computes for the first time in the meantime would
+adopt the number and keep it. OpenMP has a separate number for each thread. PyTorch, MKL, oneDNN and
 `threads_for` read it before they divide an operation.
 """
 

@@ -3,8 +3,8 @@
 After each product, PyTorch keeps its threads in busy loops for a while, so that it does not have to wake them
 for the next product. A second pool of threads would compete with these for the cores: a step with two threads
 of our own was slower, not faster. So the loops run on PyTorch's threads, through the function that PyTorch
-itself calls: GNU OpenMP's entry point, which other OpenMP libraries have as well, or Microsoft's on Windows.
-Where both are missing, the calling thread does all the work.
+itself calls. This is GNU OpenMP's entry point, which other OpenMP libraries have as well. On Windows it is
+Microsoft's. Where both are missing, the calling thread does all the work.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ import torch
 logger = logging.getLogger(__name__)
 
 WORTH_THREADS = 5.0
-"""Microseconds of work from which several threads pay. With less work, starting the threads takes longer."""
+"""Several threads are worthwhile for more than this many microseconds of work. With less work, starting the
+threads takes longer than they save."""
 
 RunParallel = Callable[[int, int, int, int], None]
-"""(function's address, arguments' address, number of threads, flags)."""
+"""(address of a function, address of its arguments, number of threads, flags): runs the function on
+threads."""
 
 
 def threads_for(microseconds: float) -> int:
-    """How many threads to use for work that takes one thread so long: one, or all that torch has.
+    """How many threads to use for work that takes one thread `microseconds`: one, or all of torch's.
 
     A number in between would be slow: GNU OpenMP ends threads and starts new ones when their number changes.
     """
@@ -46,19 +48,19 @@ class Work(Protocol):
 
     @property
     def call(self) -> Callable[[int], None]:
-        """The function as Python calls it, with the address of the arguments."""
+        """The function in the form that Python can call, with the address of the arguments."""
         ...
 
 
 def run_on_threads(work: Work, arguments: ctypes.Structure, num_threads: int) -> None:
     """Call `work` on several threads at once, all with the same arguments, and wait for them.
 
-    OpenMP may start fewer threads. So each thread takes the number of its next part from a common counter
-    (`instructions.take_part`) until no part is left.
+    OpenMP may start fewer threads than that. So each thread takes the number of its next part from a common
+    counter (`instructions.take_part`) until no part is left.
 
     Args:
         work: made by `shared_work`.
-        arguments: the structure that it was compiled for; its counters are 0.
+        arguments: the structure that the work was compiled for. Its counters must be 0.
         num_threads: at least 1, the calling thread included.
     """
     address = ctypes.addressof(arguments)
@@ -84,9 +86,9 @@ def _barrier() -> int:
 
 @cache
 def torchs_threads() -> RunParallel | None:
-    """OpenMP's function that runs another on several threads, of the library that PyTorch is linked with.
+    """The function that runs another one on several threads, from the OpenMP library of PyTorch.
 
-    `None`, and a warning, if there is none.
+    If there is none, the result is `None`. This logs a warning if PyTorch uses several threads.
     """
     found = _gnus() or _microsofts()
     if found is None and torch.get_num_threads() > 1:
@@ -109,7 +111,7 @@ def _gnus() -> RunParallel | None:
 
 
 def _microsofts() -> RunParallel | None:
-    """`_vcomp_fork`, which PyTorch calls on Windows; Intel's library has it there."""
+    """`_vcomp_fork`, which PyTorch calls on Windows. It comes from Intel's library there."""
     fork, barrier = function_of_torch("_vcomp_fork"), function_of_torch("_vcomp_barrier")
     set_number = function_of_torch("_vcomp_set_num_threads")
     if fork is None or barrier is None or set_number is None:
@@ -119,8 +121,8 @@ def _microsofts() -> RunParallel | None:
     set_number.restype = fork.restype = None
 
     def run(function: int, arguments: int, num_threads: int, flags: int) -> None:
-        set_number(num_threads)  # for the next call alone
-        fork(1, 1, function, arguments)  # in parallel; with one argument
+        set_number(num_threads)  # for the next call only
+        fork(1, 1, function, arguments)  # 1: run in parallel; 1: number of arguments
 
     return run
 
@@ -132,15 +134,15 @@ _LIBRARIES = {
     "darwin": ("libtorch_cpu.dylib",),
     "win32": ("libiomp5md.dll",),
 }
-"""Where to look for OpenMP's functions. On Linux and macOS, a library's symbols are those of its dependencies
-too. On Windows they are its own alone."""
+"""The libraries in which to look for OpenMP's functions. On Linux and macOS, a search for a symbol in a
+library includes the library's dependencies. On Windows it does not."""
 
 
 @cache
 def function_of_torch(name: str) -> ctypes._NamedFuncPointer | None:
     """A C function of PyTorch's library, or of the OpenMP library that it is linked with, or `None`."""
     for file in _LIBRARIES.get(sys.platform, _LIBRARIES["linux"]):
-        for path in (str(_FOLDER / file), file):  # a library that is in use is found by its name
+        for path in (str(_FOLDER / file), file):  # a library that is already loaded is found by its name
             try:
                 return getattr(ctypes.CDLL(path), name)
             except (OSError, AttributeError):

@@ -1,8 +1,9 @@
-"""CompiledLayer: a layer's two halves in compiled code, one call each.
+"""CompiledLayer: a layer in compiled code, with one call for each of its two halves.
 
-A layer of a small model takes a millisecond. If Python called each product, norm, rotation and gate, these
-calls would take a tenth of it. Steps with thousands of tokens are cut into pieces, so that the results of one
-operation are still in the caches when the next one reads them.
+The first half is what comes before attention, the second half what comes after it. A layer of a small model
+takes a millisecond. If Python called each product, norm, rotation and gate, these calls would take a tenth of
+that time. Steps with thousands of tokens are cut into pieces, so that the results of one operation are still
+in the caches when the next one reads them.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from minipaged.model.config import ModelConfig
 from minipaged.model.layer import Layer, Linear
 
 TOKENS_AT_ONCE = 256
-"""Most tokens of a step that go through a half together."""
+"""The most tokens of a step that go through one half of a layer together."""
 
 
 class CompiledLayer(nn.Module):
     """A `Layer` for the CPU, in float32 or bfloat16.
 
     Args:
-        layer: has the weights. They must not be replaced by other tensors afterwards: the compiled code uses
-            their addresses.
+        layer: the layer with the weights. These must not be replaced by other tensors afterwards, because the
+            compiled code uses their addresses.
         config: the model's sizes, which the layer must have (see `recognise.why_not_compiled`).
-        in_panels: turns a projection's weight into panels.
-        workspace: for the two halves; shared by all layers of the decoder.
+        in_panels: turns a projection's weight into panels (see `products/panel_linear.py`).
+        workspace: memory for intermediate results. All layers of the decoder share it.
     """
 
     def __init__(
@@ -97,14 +98,14 @@ class CompiledLayer(nn.Module):
 
     @property
     def threads_for_decodes(self) -> int:
-        """How many threads to use for decodes: the same for any number of decodes.
+        """How many threads to use for a step of decodes.
 
-        The work of a single decode decides.
+        The work of a single decode decides, so the result is the same for any number of decodes.
         """
         return product_threads(self._num_weights_after, 1)
 
     def before_attention(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As a `Layer`'s."""
+        """Compute what `Layer.before_attention` computes."""
         num_tokens = len(hidden)
         hidden = self._fitting(hidden, self._hidden_size)
         cos, sin = (self._fitting(each, self._head_dim // 2, num_tokens) for each in (cos, sin))
@@ -115,7 +116,7 @@ class CompiledLayer(nn.Module):
         return q, k, v
 
     def after_attention(self, hidden: Tensor, attended: Tensor) -> Tensor:
-        """As a `Layer`'s."""
+        """Compute what `Layer.after_attention` computes."""
         num_tokens = len(hidden)
         hidden = self._fitting(hidden, self._hidden_size)
         attended = self._fitting(attended, self._heads_of_qkv[0] * self._head_dim, num_tokens)
@@ -141,9 +142,9 @@ class CompiledLayer(nn.Module):
 
         Args:
             hidden, cos, sin: as in `before_attention`, contiguous and of the layer's dtype.
-            heads: `[T, Hq + 2 * Hkv, D]`, written: queries, keys and values.
-            workspace: for intermediate results.
-            first: the first token.
+            heads: `[T, Hq + 2 * Hkv, D]`. It is overwritten with queries, keys and values.
+            workspace: memory for intermediate results.
+            first: the row of the first token to compute.
             num_threads: number of threads to use. If it is not given, the amount of work decides.
         """
         arguments = type(self._before).from_buffer_copy(self._before)
@@ -171,7 +172,7 @@ class CompiledLayer(nn.Module):
 
         Args:
             hidden, attended: as in `after_attention`, contiguous and of the layer's dtype.
-            result: `[T, hidden]`, written; it may be `hidden`.
+            result: `[T, hidden]`. It is overwritten, and may be `hidden`.
         """
         arguments = type(self._after).from_buffer_copy(self._after)
         arguments.x, arguments.gated = workspace.x_address, workspace.gated_address
@@ -184,7 +185,7 @@ class CompiledLayer(nn.Module):
         )
 
     def _fitting(self, tensor: Tensor, size: int, num_tokens: int | None = None) -> Tensor:
-        """A tensor as compiled code reads it: contiguous, with `size` numbers for each token.
+        """Check that a tensor has `size` numbers for each token, and make it contiguous for compiled code.
 
         Raises:
             ValueError: the tensor has another size or dtype.
@@ -204,7 +205,7 @@ def _call_on_threads(
     num_weights: int,
     num_threads: int | None,
 ) -> Call:
-    """One half of the layer for the next piece of the tokens, as a call for several threads."""
+    """A call that computes one half of the layer for the next piece of the tokens, on several threads."""
     num_tokens = min(num_left, TOKENS_AT_ONCE)
     num_threads = num_threads or product_threads(num_weights, num_tokens)
     arguments.num_tokens = num_tokens

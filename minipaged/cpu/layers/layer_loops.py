@@ -1,7 +1,7 @@
-"""The two halves of a layer as work that several threads share: the order of its parts.
+"""The two halves of a layer, as work that several threads share.
 
-A half is one call for all of its products, norms, rotations and gates. Where an operation needs the results
-of the one before it, the threads wait for each other at a barrier. A barrier takes about a microsecond; a
+One call computes all products, norms, rotations and gates of a half. Where an operation needs the results of
+the one before it, the threads wait for each other at a barrier. A barrier takes about a microsecond, while a
 call from Python takes ten.
 
 Importing this module imports numba.
@@ -25,10 +25,12 @@ def _fields(*names: str, floats: tuple[str, ...] = ()) -> tuple[tuple[str, type]
 
 
 class BeforeArguments(ctypes.Structure):
-    """Arguments of the half before attention. Tensors are given by their addresses, or 0.
+    """Arguments of the half before attention.
 
-    The first three are counters of parts. `barrier` is the address of the function that waits for the other
-    threads, or 0. x is float32 `[num_tokens, hidden_size]`, written.
+    Tensors are given by their addresses. The address 0 stands for a missing tensor. The first three fields
+    count the parts that threads have taken, one field for each operation. `barrier` is the address of the
+    function that waits for the other threads, or 0. x is float32 `[num_tokens, hidden_size]`, and is
+    overwritten.
     """
 
     _fields_ = _fields(
@@ -40,11 +42,11 @@ class BeforeArguments(ctypes.Structure):
 
 
 class AfterArguments(ctypes.Structure):
-    """Arguments of the half after attention: as `BeforeArguments`, with five counters.
+    """Arguments of the half after attention. They are like `BeforeArguments`, but with five counters.
 
     `attended_size` is the size of one token's attention output. For each token, x has room for
     `attended_size` or `hidden_size` float32, whichever is larger. `gated` is float32 `[num_tokens,
-    intermediate_size]`. Both are written.
+    intermediate_size]`. Both x and `gated` are overwritten.
     """
 
     _fields_ = _fields(
@@ -78,7 +80,7 @@ def _wait(a):
 
 @compiled()
 def _vector(address, size, like):
-    """The vector `[size]` at an address; an empty one if the address is 0."""
+    """The vector `[size]` at an address, or an empty vector if the address is 0."""
     return as_array(pointer_like(address, like), (size if address != 0 else 0,))
 
 
@@ -92,7 +94,7 @@ def _panels(address, num_rows, num_columns, like):
 def _before(pointer, like):
     """The first half of a layer.
 
-    `like` is an empty array in the model's dtype; it also stands in for a missing vector. The counters are
+    `like` is an empty array in the model's dtype. It also stands in for a missing vector. The counters are
     the first fields of the arguments, in the order of the operations.
     """
     a = as_array(pointer, 1)[0]
@@ -128,7 +130,7 @@ def _before(pointer, like):
 
 @compiled()
 def _after(pointer, like):
-    """The second half; as `_before`."""
+    """The second half of a layer. Arguments as for `_before`."""
     a = as_array(pointer, 1)[0]
     hidden = as_array(pointer_like(a.hidden, like), (a.num_tokens, a.hidden_size))
     result = as_array(pointer_like(a.result, like), (a.num_tokens, a.hidden_size))

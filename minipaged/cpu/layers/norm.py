@@ -1,4 +1,7 @@
-"""The norm after the last layer in one pass. PyTorch makes five passes, each with the overhead of a call."""
+"""CompiledNorm: the norm after the last layer, in one pass.
+
+PyTorch makes five passes, each with the overhead of a call.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class CompiledNorm(nn.Module):
     """An `RMSNorm` for the CPU, in float32 or bfloat16.
 
     Args:
-        norm: has the weight.
+        norm: the norm with the weight.
     """
 
     def __init__(self, norm: RMSNorm) -> None:
@@ -48,7 +51,7 @@ class CompiledNorm(nn.Module):
 
         Args:
             x: as in `forward`, contiguous.
-            result: `[T, size]`, written.
+            result: `[T, size]`. It is overwritten.
             num_threads: number of threads to use. If it is not given, the amount of work decides.
         """
         num_rows, size = x.shape

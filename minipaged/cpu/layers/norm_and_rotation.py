@@ -1,10 +1,10 @@
-"""The decoder's small operations, norm and rotation, as single loops compiled by numba.
+"""The decoder's small operations, norm and rotation, each as one loop that numba compiles.
 
 PyTorch makes five passes over the hidden states for a norm and eight for a rotation. Each pass has the
-overhead of a call. In a step of few tokens this overhead is about as long as the work itself.
+overhead of a call. In a step of few tokens this overhead takes about as long as the work itself.
 
-Several threads call a function whose name begins with `share_`, and each does a part of its work. Importing
-this module imports numba.
+A function whose name begins with `share_` is called by several threads at once. Each thread does some parts
+of the work. Importing this module imports numba.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minipaged.cpu.compiler.instructions import take_part
 
 @compiled(fastmath=FAST_SUMS)
 def norm_row(x, weight, eps, result):
-    """Fill `result` with x, scaled to a root mean square of 1, times `weight`; all are `[size]`."""
+    """Fill `result` with x, scaled to a root mean square of 1, times `weight`. All three are `[size]`."""
     total = np.float32(0)
     for i in range(len(x)):
         total += number(x[i]) * number(x[i])
@@ -41,7 +41,7 @@ def rotate_head(head, cos, sin):
 
 @compiled()
 def share_norm(counter, x, weight, eps, result):
-    """`norm_row` of x `[T, size]` to `result`; a part is a row."""
+    """Write `norm_row` of each row of x `[T, size]` to `result`. A part of the work is a row."""
     while True:
         row = take_part(counter)
         if row >= len(x):
@@ -51,7 +51,7 @@ def share_norm(counter, x, weight, eps, result):
 
 @compiled()
 def share_conversion(counter, x, result):
-    """The numbers of x `[T, size]` as float32; a part is a row."""
+    """Write the numbers of x `[T, size]` to `result` as float32. A part of the work is a row."""
     while True:
         row = take_part(counter)
         if row >= len(x):
@@ -62,11 +62,11 @@ def share_conversion(counter, x, result):
 
 @compiled()
 def share_rotation(counter, heads, num_queries, num_keys, q_norm, k_norm, eps, cos, sin):
-    """Normalise (if there is a norm) and rotate queries and keys in place; a part is a token.
+    """Normalise (if there is a norm) and rotate queries and keys in place. A part of the work is a token.
 
     Args:
         counter: gives each thread the numbers of its parts.
-        heads: `[T, H, D]`: queries, then keys, then heads that are not changed.
+        heads: `[T, H, D]`: queries, then keys, then the values, which are not changed.
         num_queries, num_keys: numbers of query heads and key heads.
         q_norm, k_norm: `[D]`, or empty.
         eps: the epsilon of the norms.

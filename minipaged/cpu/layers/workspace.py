@@ -10,18 +10,18 @@ from minipaged.model.config import ModelConfig
 
 
 class LayerWorkspace:
-    """Memory for one layer at a time, in one step.
+    """Memory that one layer at a time uses, in one step.
 
-    Compiled code uses its addresses, so it has to live until that code has run.
+    Compiled code uses its addresses, so the object has to live until that code has run.
 
     Args:
         config: the model's shape.
         num_tokens: T, the most tokens that go through a half of a layer together.
 
     Attributes:
-        x_address: address of float32 `[T, N]`, where N is the larger of the hidden size and the size of
-            attention's output.
-        gated_address: address of float32 `[T, intermediate]`.
+        x_address: address of a float32 array `[T, N]`, where N is the larger of the hidden size and the size
+            of attention's output.
+        gated_address: address of a float32 array `[T, intermediate]`.
     """
 
     def __init__(self, config: ModelConfig, num_tokens: int) -> None:
@@ -38,8 +38,8 @@ class LayerWorkspace:
 class WorkspaceOfThread(threading.local):
     """One `LayerWorkspace` for each Python thread.
 
-    Several engines may use one decoder at the same time. The workspace goes when its thread ends, so ask for
-    it again in each call.
+    Several engines may use one decoder at the same time. The workspace is freed when its thread ends, so ask
+    for it again in each call.
 
     Args:
         config, num_tokens: as in `LayerWorkspace`.

@@ -1,10 +1,10 @@
-"""Which matrix product is fastest on this CPU: measured when an engine is made.
+"""Find out which matrix product is fastest on this CPU, by a trial when an engine is made.
 
 `torch.nn.functional.linear` calls MKL in float32 and oneDNN in bfloat16. Which library is faster depends on
 the processor and on the number of rows: on some processors MKL takes twice as long as oneDNN, on others it is
-faster. Our own product needs the weights in panels, so it is used for all numbers of rows or for none. On
-processors with matrix instructions, no loop over vectors can match the libraries. So a short trial decides,
-for a few numbers of rows.
+faster. Our own product needs the weights in panels, so an engine uses it for every number of rows or not at
+all. On processors with matrix instructions, no loop over vectors can match the libraries. So a short trial
+decides, with a few different numbers of rows.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from minipaged.cpu.products.panel_linear import Product, fits_panels, in_panels,
 from minipaged.model.layer import Linear
 
 TRIAL_ROWS = (1, 8, 32, 128)
-"""Numbers of rows to try: decodes have few rows, prefills many. Each trial decides for up to that many rows,
-and the last one also for more."""
+"""The numbers of rows that are tried. Decodes have few rows, prefills have many. A trial decides for all
+numbers of rows from the previous trial's up to its own. The last trial also decides for larger numbers."""
 
 TRIAL_BYTES = 16 * 1024**2
-"""Bytes of weights read in one trial. This is more than a core's own caches hold, so the weights come from
-memory, as in a step."""
+"""How many bytes of weights are read in one trial. This is more than a core's own caches hold, so the weights
+come from memory, as in a step."""
 
 ADVANTAGE = 1.2
 """How many times faster than PyTorch's own choice another product must be. Libraries differ in the last bits
@@ -36,11 +36,11 @@ of a sum, so a machine should not change its choice from day to day because of a
 
 @dataclass(frozen=True)
 class ProductChoice:
-    """The product to use, by the number of rows.
+    """Chooses a product by the number of rows.
 
     Attributes:
-        by_rows: pairs (most rows, product), ascending.
-        beyond: the product for more rows.
+        by_rows: pairs (largest number of rows, product), in ascending order.
+        beyond: the product for still more rows.
     """
 
     by_rows: tuple[tuple[int, Product], ...] = ()
@@ -55,10 +55,10 @@ class ProductChoice:
 
 
 class ChosenLinear(nn.Module):
-    """A `Linear` that another product computes, with the same weights.
+    """Computes a `Linear` by another product, with the same weights.
 
     Args:
-        linear: has the weights.
+        linear: the `Linear` with the weights.
         product: multiplies by weights in rows.
     """
 
@@ -90,8 +90,8 @@ def choose_product(weights: Sequence[Tensor]) -> ProductChoice:
         weights: `[out, in]` each, on the CPU, from a few layers. They are only read.
 
     Returns:
-        The faster product for each number of rows in `TRIAL_ROWS`. It is `F.linear` for all if oneDNN is
-        missing, cannot multiply this dtype, or gives other results.
+        The faster product for each number of rows in `TRIAL_ROWS`. It is `F.linear` for all of these numbers
+        if oneDNN is missing, cannot multiply this dtype, or gives other results.
     """
     sample = _enough(weights)
     if not sample or not _agree(onednn_linear, sample[0], sample[0]):
@@ -102,7 +102,7 @@ def choose_product(weights: Sequence[Tensor]) -> ProductChoice:
 
 @torch.inference_mode()
 def panels_pay(weights: Sequence[Tensor], other: Product) -> bool:
-    """Whether panels are faster than another product, or not clearly slower.
+    """Whether panels are faster than another product, or at least not clearly slower.
 
     The mean over the numbers of rows in `TRIAL_ROWS` decides.
 
@@ -119,7 +119,7 @@ def panels_pay(weights: Sequence[Tensor], other: Product) -> bool:
 
 
 def _enough(weights: Sequence[Tensor]) -> list[Tensor]:
-    """The first weights, up to `TRIAL_BYTES`."""
+    """The first weights, as many as are needed for `TRIAL_BYTES`."""
     sample: list[Tensor] = []
     num_bytes = 0
     for weight in weights:
@@ -149,7 +149,7 @@ def _faster(weights: Sequence[Tensor], rows: int) -> Product:
 
 
 def _seconds(product: Product, weights: Sequence[Tensor], rows: int) -> float:
-    """The faster of two runs over all weights, in rows or in panels."""
+    """The time of the faster of two runs over all weights. The weights are in rows or in panels."""
     widths = [weight.shape[1] for weight in weights]
     inputs = {width: torch.ones(rows, width, dtype=weights[0].dtype) for width in set(widths)}
     best = float("inf")

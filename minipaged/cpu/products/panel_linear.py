@@ -1,9 +1,9 @@
-"""Matrix products with weights in *panels*: the order in which the innermost loop reads them.
+"""Matrix products with weights in *panels*, the order in which the innermost loop reads them.
 
-A matrix `[out, in]` is kept as `[out / 32, in, 32]`: for each input, the weights of 32 outputs lie side by
-side. So a processor multiplies all 32 by that input at once, and reads the whole panel in one stream. A panel
-is multiplied by many rows of x before the next panel is read, so a step of decodes reads each weight from
-memory once.
+A matrix `[out, in]` is stored as `[out / 32, in, 32]`. In each of these panels, the weights of 32 outputs lie
+side by side for each input. So a processor multiplies all 32 by that input at once, and reads the whole panel
+in one stream. A panel is multiplied by many rows of x before the next panel is read, so a step of decodes
+reads each weight from memory once.
 
 A row of the result does not depend on the other rows of x, not even in its last bit.
 """
@@ -45,7 +45,7 @@ class PanelLinear(nn.Module):
 
 
 class PanelEmbedding(nn.Module):
-    """An `Embedding` whose weight is in panels, `[V / PANEL, hidden, PANEL]`, as for the logits."""
+    """An `Embedding` that shares the panels of the logits' matrix, `[V / PANEL, hidden, PANEL]`."""
 
     def __init__(self, panels: nn.Parameter) -> None:
         super().__init__()
@@ -57,7 +57,10 @@ class PanelEmbedding(nn.Module):
 
 
 def fits_panels(weight: Tensor) -> bool:
-    """Whether a matrix can be kept in panels: float32 or bfloat16, on the CPU, in whole panels."""
+    """Whether a matrix can be stored in panels.
+
+    It must be in float32 or bfloat16, on the CPU, and fill whole panels.
+    """
     fits = weight.dim() == 2 and len(weight) % PANEL == 0 and weight.shape[1] > 0
     return fits and weight.dtype in (torch.float32, torch.bfloat16) and weight.is_cpu
 
@@ -78,7 +81,7 @@ def product_threads(num_weights: int, num_rows: int) -> int:
 
 
 def panel_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
-    """`F.linear`, for a matrix in panels.
+    """Compute `F.linear` with a matrix in panels.
 
     Args:
         x: `[T, in]`.
@@ -86,7 +89,7 @@ def panel_linear(x: Tensor, panels: Tensor, bias: Tensor | None) -> Tensor:
         bias: `[out]`.
 
     Returns:
-        `[T, out]`, in the dtype of x; all sums are in float32.
+        `[T, out]`, in the dtype of x. All sums are computed in float32.
     """
     num_panels, num_columns, panel = panels.shape
     num_rows, width = x.shape

@@ -1,4 +1,4 @@
-"""One matrix product with weights in panels, as work for several threads.
+"""One matrix product with weights in panels (see `panel_linear.py`), as work for several threads.
 
 Importing this module imports numba.
 """
@@ -16,7 +16,7 @@ from minipaged.cpu.products.tile import PANEL
 
 
 class ProductArguments(ctypes.Structure):
-    """x `[T, in]`, weights `[num_panels, in, PANEL]` and result `[T, num_panels * PANEL]`."""
+    """Arguments: x `[T, in]`, weights `[num_panels, in, PANEL]` and result `[T, num_panels * PANEL]`."""
 
     _fields_ = (
         ("next_part", ctypes.c_int64),

@@ -1,5 +1,7 @@
 """Multiply many rows of x by one panel of weights (`multiply_panel`) or by two (`multiply_pair`), in tiles.
 
+`panel_linear.py` says what a panel is, and `tile.py` what a tile is.
+
 Importing this module imports numba.
 """
 
@@ -27,11 +29,13 @@ from minipaged.cpu.products.tile_rows import widen_rows
 Panels = NDArray[np.float32] | NDArray[np.uint16]
 
 DEPTH = 192
-"""Most numbers of a row that are multiplied before the next rows. That much of a panel is 24 KB, and stays in
-a core's first-level cache while all rows are multiplied by it. For a pair of panels it is half as many."""
+"""The most numbers of a row of x that are multiplied before the next row has its turn. The piece of a panel
+that they are multiplied by has 24 KB. It stays in a core's first-level cache while all rows are multiplied by
+it. For a pair of panels, the limit is half as large."""
 
 ROWS_BYTES = 320 * 1024
-"""Most bytes of x at once: they stay in a core's second-level cache while all panels are used."""
+"""The most bytes of x that are multiplied together. They stay in a core's second-level cache while they are
+multiplied by all panels."""
 
 
 @compiled()
@@ -64,9 +68,9 @@ def multiply_panel(
     Args:
         x: `[T, in]`, its rows contiguous.
         panels: `[P, in, PANEL]`, float32 or the bits of bfloat16, contiguous.
-        panel: its index.
+        panel: the index of that panel.
         following: the index of the panel that is multiplied next. It is fetched into the caches meanwhile.
-        result: `[T or more, column + PANEL or more]`, written.
+        result: `[T or more, column + PANEL or more]`. It is overwritten.
         column: the first column of `result` to write.
     """
     # The outer loop goes over pieces of a panel that fit the first-level cache, the inner one over tiles,
@@ -79,7 +83,8 @@ def multiply_panel(
         start, stop = num_columns * piece // num_pieces, num_columns * (piece + 1) // num_pieces
         more = piece + 1 < num_pieces
         next_panel, next_start = (panel, stop) if more else (following, 0)
-        # All tiles have about the same height: a tile of a single row would load the weights for little work.
+        # All tiles get about the same height. A last tile of a single row would load the weights for little
+        # work.
         for tile in range(num_tiles):
             top, bottom = num_rows * tile // num_tiles, num_rows * (tile + 1) // num_tiles
             multiply_tile(
@@ -103,14 +108,14 @@ def multiply_pair(
     workspace: NDArray[np.float32],
     result: NDArray[np.float32],
 ) -> None:
-    """`multiply_panel` for two panels at once; the second panel's columns follow the first's.
+    """Like `multiply_panel`, but for two panels at once. The second panel's columns follow the first's.
 
     Args:
         x, panels: as in `multiply_panel`.
         pair: the indices of the two panels.
         following: the indices of the panels to fetch meanwhile.
-        workspace: `[2, DEPTH / 2, PANEL]`, written.
-        result: `[T or more, 2 * PANEL]`, written.
+        workspace: `[2, DEPTH / 2, PANEL]`. It is overwritten.
+        result: `[T or more, 2 * PANEL]`. It is overwritten.
     """
     num_rows, num_columns = x.shape
     num_pieces = (num_columns + DEPTH // 2 - 1) // (DEPTH // 2)
@@ -157,5 +162,5 @@ def _as_float32_in_compiled_code(panel, start, stop, workspace):
 as_float32 = cast(Callable[..., tuple[NDArray[np.float32], int, int]], _as_float32)
 """(panel `[in, PANEL]`, start, stop, workspace) -> the corner of the panel's rows start to stop, in float32.
 
-bfloat16 weights are converted into `workspace` once, and not again for each tile.
+bfloat16 weights are converted into `workspace` once, so they are not converted again for each tile.
 """

@@ -1,4 +1,4 @@
-"""Matrix products with weights in panels, as work that several threads share; compiled by numba.
+"""Matrix products with weights in panels (see `panel_linear.py`), as work that several threads share.
 
 Importing this module imports numba.
 """
@@ -22,8 +22,8 @@ def share_product(counter, num_threads, x, panels, bias, residual, result):
         x: float32 `[T, in]`, its rows contiguous.
         panels: `[P, in, PANEL]`.
         bias: `[P * PANEL]`, or empty.
-        residual: `[T, P * PANEL]`, or empty; it may be `result`.
-        result: `[T, P * PANEL]`, written.
+        residual: `[T, P * PANEL]`, or empty. It may be the same array as `result`.
+        result: `[T, P * PANEL]`. It is overwritten.
     """
     num_rows, num_columns = x.shape
     at_once, tile, workspace = _workspaces_for(num_rows, num_columns)
@@ -55,13 +55,15 @@ def share_product(counter, num_threads, x, panels, bias, residual, result):
 
 @compiled()
 def share_gated_product(counter, num_threads, x, panels, like, result):
-    """Fill `result` with silu(gate) × up, where gate and up are x Wᵀ, together with the other threads.
+    """Fill `result` with silu(gate) × up, together with the other threads.
+
+    The product x Wᵀ gives gate and up, one after the other.
 
     Args:
         counter, num_threads, x: as in `share_product`.
-        panels: `[2 * P, in, PANEL]`: first all of the gate's, then all of up's.
-        like: an array in the model's dtype. Results are rounded to it.
-        result: float32 `[T, P * PANEL]`, written.
+        panels: `[2 * P, in, PANEL]`: first all panels of gate, then all panels of up.
+        like: an array in the model's dtype, to which results are rounded.
+        result: float32 `[T, P * PANEL]`. It is overwritten.
     """
     num_rows, num_columns = x.shape
     num_parts = len(panels) // 2
@@ -96,9 +98,10 @@ def _workspaces_for(num_rows, num_columns):
 
 @compiled()
 def _pairs_of(num_rows, panels, num_threads):
-    """How many pairs of panels to make: the same number for each thread.
+    """How many pairs of panels to make.
 
-    The remaining panels are single parts, so that all threads have about the same work.
+    Each thread gets the same number of pairs. Each remaining panel is a part of its own, so that all threads
+    have about the same work.
     """
     return len(panels) // (2 * num_threads) * num_threads if pairs_pay(num_rows, panels) else 0
 

@@ -1,9 +1,9 @@
-"""The innermost loops of a matrix product (`multiply_tile`, `multiply_wide_tile`): all sums in registers.
+"""The innermost loops of a matrix product, with all sums in registers: `multiply_tile`, `multiply_wide_tile`.
 
-A product spends its time here, so the use of registers matters. With R rows of x and P columns of the result,
-one step of the loop reads P weights and R numbers of x, and does R × P multiplications. If the sums were in
-an array, each step would read them from memory and write them back. So this loop is written as LLVM code, in
-which vectors are values, and LLVM assigns the registers.
+A product spends its time here, so the use of registers matters. A tile of the result has R rows and P
+columns. For such a tile, one step of the loop reads P weights and R numbers of x, and does R × P
+multiplications. If the sums were in an array, each step would read them from memory and write them back. So
+this loop is written as LLVM code, in which vectors are values, and LLVM assigns the registers.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ from minipaged.cpu.arithmetic.vectors import (
 from minipaged.cpu.compiler.instructions import CACHE_LINE, INT64, emit_prefetch
 
 PANEL = 32
-"""Columns of a panel: outputs of a product whose weights lie side by side (see `panel_linear.py`). They are
-two LLVM vectors."""
+"""How many columns a panel has: it holds the weights of that many outputs side by side (see
+`panel_linear.py`). A row of a panel is two LLVM vectors."""
 
 TILE_ROWS = 12 if HAS_AVX512 else 3
-"""Most rows of a tile: 2 vectors of sums for each row, and 2 of weights, should fill the registers."""
+"""The most rows of a tile. Its 2 vectors of sums for each row, and 2 vectors of weights, should fill the
+registers."""
 
 WIDE_ROWS = 6 if HAS_AVX512 else 1
-"""Most rows of a wide tile, which has two panels: 4 vectors of sums for each row, and 4 of weights."""
+"""The most rows of a wide tile, which covers two panels. It has 4 vectors of sums for each row, and 4 of
+weights."""
 
 WIDE_PAYS = HAS_AVX512
 """Whether wide tiles are faster for many rows. For 24 vector multiplications, a wide tile of 6 rows loads 10
@@ -86,9 +88,10 @@ Args:
     weights: `[depth, PANEL]`, float32, or the 16 bits of bfloat16.
     result: float32 `[num_rows, PANEL]`.
     resume: whether `result` already holds sums to add to.
-    following: the weights that are multiplied next, given as `weights`. They are fetched into the caches.
-    step: how many bytes of `following` each d fetches, at most a row of weights. It should not be more than
-        necessary: if memory is asked for more than it can deliver, this loop has to wait, too.
+    following: the weights that are multiplied next, in the same form as `weights`. They are fetched into the
+        caches.
+    step: how many bytes of `following` are fetched for each d, at most a row of weights. It should not be
+        more than necessary: if memory is asked for more than it can deliver, this loop has to wait, too.
 """
 
 
@@ -125,14 +128,15 @@ def _multiply_wide_tile(
 
 
 multiply_wide_tile = cast(Callable[..., None], _multiply_wide_tile)
-"""`multiply_tile` for two panels; the second one's sums are in result[r, PANEL + p].
+"""Like `multiply_tile`, but for two panels. The second panel's sums are in result[r, PANEL + p].
 
 Args:
     num_rows: 1 to `WIDE_ROWS`.
     depth, x, resume: as in `multiply_tile`.
-    weights, others: float32 `[depth, PANEL]`.
+    weights, others: the weights of the two panels, float32 `[depth, PANEL]`.
     result: float32 `[num_rows, 2 * PANEL]`.
-    following, others_following: as `following` in `multiply_tile`, for the two panels, of any dtype.
+    following, others_following: for each of the two panels, the same as `following` in `multiply_tile`. They
+        may have any dtype.
     step: as in `multiply_tile`, at most a cache line.
 """
 
@@ -167,14 +171,14 @@ def _multiply_scattered(typing_context, num_rows, depth, x, addresses, following
 
 
 multiply_scattered = cast(Callable[..., None], _multiply_scattered)
-"""`multiply_tile` with `resume`, for scattered rows of weights: row d is at addresses[d] + offset.
+"""Like `multiply_tile` with `resume`, but with scattered rows of weights. Row d is at addresses[d] + offset.
 
 Args:
     num_rows, depth, x: as in `multiply_tile`.
     addresses: int64 `[depth or more]`, in bytes.
     following: like `addresses`, of the rows that are multiplied next. They are fetched into the caches
         meanwhile.
-    offset: bytes.
+    offset: how many bytes are added to each address.
     like: an array of the weights' dtype.
     result: float32 `[num_rows, PANEL]`, with the sums to add to.
 """

@@ -1,7 +1,7 @@
 """The work on a panel's rows besides multiplying: writing sums to the result, gating, and widening.
 
-These loops are written with vectors: a row of a panel is always two. numba's own loop checks for each row
-whether arrays overlap, which took longer than writing the 32 sums.
+These loops are written with LLVM vectors. A row of a panel always has two of them. A loop that numba compiles
+from Python checks for each row whether arrays overlap. This check took longer than writing the 32 sums.
 
 Importing this module imports numba.
 """
@@ -80,8 +80,8 @@ The matrices are given by their corners (see `vectors.matrix_of`). Their bounds 
 Args:
     num_rows: at least 1.
     sums: float32 `[num_rows, PANEL]`.
-    bias: the address of `[PANEL]` in the dtype of `result`; 0 if there is none.
-    residual: `[num_rows, PANEL]` in the dtype of `result`; it may be `result`.
+    bias: the address of the bias `[PANEL]`, in the dtype of `result`; 0 if there is no bias.
+    residual: `[num_rows, PANEL]` in the dtype of `result`. It may be `result` itself.
     has_residual: whether to add the residual.
     result: `[num_rows, PANEL]`, float32 or the bits of bfloat16.
 """
@@ -119,13 +119,13 @@ gate_rows = cast(Callable[..., None], _gate_rows)
 Args:
     num_rows: at least 1.
     gate_up: float32, the corner of `[num_rows, 2 * PANEL]`.
-    like: an array in the model's dtype. Everything is rounded to it.
+    like: an array in the model's dtype, to which every result is rounded.
     result: float32, the corner of `[num_rows, PANEL]`.
 """
 
 
 def _emit_sigmoid(builder, x):
-    """1 / (1 + e⁻ˣ). It takes exp of −|x|, which does not overflow."""
+    """1 / (1 + e⁻ˣ). It computes exp of −|x|, which does not overflow."""
     zero, one = (ir.Constant(VECTOR, [value] * LANES) for value in (0.0, 1.0))
     is_negative = builder.fcmp_ordered("<", x, zero)
     power = emit_exponential(builder, builder.select(is_negative, x, builder.fneg(x)))
@@ -152,4 +152,5 @@ def _widen_rows(typing_context, num_rows, source, result):
 
 
 widen_rows = cast(Callable[..., None], _widen_rows)
-"""Convert `[num_rows, PANEL]` at one corner to float32 at another; num_rows is at least 1."""
+"""Convert the numbers `[num_rows, PANEL]` at the corner `source` to float32 numbers at the corner `result`.
+num_rows is at least 1."""

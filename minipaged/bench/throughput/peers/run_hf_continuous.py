@@ -22,7 +22,7 @@ class ContinuousBatching:
         self._model = AutoModelForCausalLM.from_pretrained(
             job.model, dtype=getattr(torch, job.dtype), local_files_only=True
         ).eval()
-        # Pages of the default size.
+        # The cache has pages of the default size.
         page_bytes = ContinuousBatchingConfig().page_size * job.kv_bytes_per_token
         self._num_blocks = -(-job.kv_cache_bytes // page_bytes)
         self._generation = GenerationConfig(do_sample=False, eos_token_id=NO_END_TOKEN, pad_token_id=0)

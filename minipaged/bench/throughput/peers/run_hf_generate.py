@@ -1,4 +1,4 @@
-"""Runs transformers' `generate`. All requests are one batch, padded to its longest member."""
+"""Runs transformers' `generate`. All requests are one batch, padded to the longest request."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ class LlamaCpp:
         params.n_seq_max = job.max_num_seqs
         params.n_threads = params.n_threads_batch = job.threads
         params.kv_unified = True
-        # float16, the default, if weights have 16 bits; otherwise float32, like the weights.
+        # The cache is in float16, the default, if weights have 16 bits. Otherwise it is in float32, like the
+        # weights.
         params.type_k = params.type_v = TENSOR_F32 if job.dtype == "float32" else TENSOR_F16
         self._context = llama_cpp.llama_init_from_model(self._model, params)
         if self._context is None:
@@ -91,7 +92,7 @@ class LlamaCpp:
         return outputs
 
     def _as_batch(self, prompts: list[list[int]], max_tokens: list[int]) -> list[list[int]]:
-        """All requests at once. The common prefix of all prompts is computed once and shared."""
+        """Serve all requests at once. The common prefix of all prompts is computed once and shared."""
         num_shared = min(_num_common(*prompts), min(map(len, prompts)) - 1)
         if num_shared:
             self._decode([Row(token, i, 0, False) for i, token in enumerate(prompts[0][:num_shared])])

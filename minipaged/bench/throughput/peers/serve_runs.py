@@ -53,12 +53,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Served:
-    """One run.
+    """The result of one run.
 
     Attributes:
         outputs: the output tokens of each request.
         seconds: time from the arrival of the first request to the end of the last one.
-        num_computed_tokens: tokens that went through the model, if the engine pads; otherwise `None`.
+        num_computed_tokens: tokens that went through the model, if the engine pads. `None` if it does not
+            pad.
         details: other facts about the run.
     """
 
