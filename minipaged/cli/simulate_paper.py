@@ -1,4 +1,4 @@
-"""`minipaged simulate paper`: figures of the PagedAttention paper, with its numbers beside ours."""
+"""`minipaged simulate paper`: simulates figures of the PagedAttention paper, with its numbers next to ours."""
 
 from __future__ import annotations
 

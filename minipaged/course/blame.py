@@ -63,7 +63,7 @@ def _among(exercise: Exercise, words: set[str]) -> tuple[str, ...]:
 
 
 def is_of_the_file(code: Implementation, error: BaseException) -> bool:
-    """Whether an error makes the whole checked file unusable: the file is not Python, or its import failed."""
+    """Whether an error makes the whole checked file unusable: it is not Python, or its import failed."""
     if isinstance(error, SyntaxError):
         return error.filename == str(code.path)
     if isinstance(error, StoppedError) and error.whole_file:

@@ -65,7 +65,10 @@ class Implementation:
         return frozenset(numbers - stubs.unwritten(self.source(), str(self.path)).keys())
 
     def unwritten(self, exercise: Exercise) -> tuple[str, ...]:
-        """The functions of an exercise that still raise `NotYet`, in order; none if it is not Python."""""
+        """The functions of an exercise that still raise `NotYet`, in order.
+
+        The result is empty if the file is not Python.
+        """
         if self.is_complete:
             return ()
         try:

@@ -44,8 +44,8 @@ hypothesis.settings.register_profile(
     deadline=None,
     max_examples=60,
     report_multiple_bugs=False,
-    # Without `explain`, which tries each argument of the smallest case again. That would take most of a failing
-    # test's time.
+    # Without `explain`, which tries each argument of the smallest case again. That would take most of the
+    # time of a failing test.
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink),
 )
 

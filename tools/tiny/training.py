@@ -141,8 +141,8 @@ class Training:
 
     Attributes:
         step: number of finished steps.
-        lengthened_at: steps at which the run's length was changed, if the new length would have given other
-            learning rates or contexts to the steps before.
+        lengthened_at: steps at which the run's length was changed. A change is recorded only if the new
+            length would have given earlier steps other learning rates or contexts.
     """
 
     def __init__(self, settings: Settings, draw: DrawDocument, vocab_size: int) -> None:

@@ -1,8 +1,8 @@
 """Incidents: ten runs of the engine, each with one fault, which the reader finds from the trace alone.
 
 `minipaged incident 3` shows an incident as an engineer on call sees it: the symptom, a question and the
-trace. Each fault is in `memory`, `queueing` or `caching`, next to the function that computes the answer from the
-trace.
+trace. Each fault is in `memory`, `queueing` or `caching`, next to the function that computes the answer from
+the trace.
 """
 
 from __future__ import annotations
