@@ -22,7 +22,7 @@ MAX_MODEL_LEN = 256
 """The context to which the workload is scaled, unless the model's is shorter. It is short, to save time."""
 
 NUM_LONGEST = 3
-"""Number of requests of the maximum length that fit into the default KV memory. Memory must be scarce."""
+"""The default KV memory holds only this many requests of the maximum length, because it must be scarce."""
 
 FEWEST_BLOCKS = 3
 """The size of the smallest pool: the null block, and two blocks for tokens."""

@@ -1,4 +1,4 @@
-"""The style of the chapters' figures, for print and for colour-blind readers. Each figure has a text."""
+"""The style of the chapters' figures, for print and for colour-blind readers. Each has a text description."""
 
 from __future__ import annotations
 

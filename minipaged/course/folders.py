@@ -86,5 +86,5 @@ def hints_file(chapter: Chapter) -> Path:
 
 
 def state_folder() -> Path:
-    """The folder where the course saves the results of checks, and which hints were shown."""
+    """The folder on this machine where the course saves results of checks, and which hints were shown."""
     return root() / ".minipaged"

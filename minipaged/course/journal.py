@@ -56,7 +56,7 @@ class Journal:
         self._write("begins", {"result": result.to_json(), "seconds": seconds})
 
     def stands(self, result: TestResult) -> None:
-        """Record that the running test's time is up. It gets this result if it still does not end."""
+        """Record that the running test's time is up. The test gets this result if it still does not end."""
         self._write("stands", result.to_json())
 
     def pauses(self) -> None:

@@ -32,7 +32,7 @@ def number_of(item: pytest.Item) -> str | None:
 
 
 def place_of(item: pytest.Item) -> tuple[Chapter, Exercise | None]:
-    """The chapter and the exercise of a test. The test in the engine has no exercise, but `None`.
+    """The chapter and the exercise of a test. For the test in the engine, the exercise is `None`.
 
     Raises:
         UsageError: the test has neither marker, or names an exercise or a function that does not exist.

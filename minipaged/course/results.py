@@ -112,8 +112,8 @@ class ExerciseResult:
     def is_done(self) -> bool:
         """Whether the exercise passes.
 
-        The test in the engine is done only if, in addition, all parts are the checked code's and no exercise
-        of the chapter is wrong.
+        The test in the engine is done only if, in addition, all parts come from the checked code, and no
+        exercise of the chapter is wrong.
         """
         own, all_of_them = self.own_parts
         return self.state == "pass" and own == all_of_them and not self.beside

@@ -36,7 +36,7 @@ class Seam:
         exercise: the exercise's number.
         part: the field of `Parts` that it fills.
         adapt: makes the part from the chapter's module. It is often `lambda code: code.slot_mapping`. If the
-            exercise is simpler than the engine's interface, it returns an adapter.
+            exercise is simpler than the engine's interface, the part is an adapter.
         remark: how the part is made, if a reader would not expect that this exercise fills it.
     """
 
@@ -110,7 +110,7 @@ def seams(chapter: Chapter) -> tuple[Seam, ...]:
 
 
 def resolve(implementations: Iterable[Implementation]) -> ResolvedParts:
-    """The parts made from the written exercises. If two chapters fill the same part, the later one does.
+    """The parts made from the written exercises. If two chapters fill the same part, the later is used.
 
     Raises:
         NotYet: no exercise is written.

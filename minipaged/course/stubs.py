@@ -75,7 +75,7 @@ def regions(source: str) -> list[SolvedRegion]:
 
 
 def make_stub(source: str, keep: Collection[str] = ()) -> str:
-    """The exercise file of a solution file.
+    """Make the text of an exercise file from its solution file.
 
     Args:
         source: the solution file's text.
@@ -104,7 +104,7 @@ def make_stub(source: str, keep: Collection[str] = ()) -> str:
 
 
 def without_markers(source: str) -> str:
-    """The solution as a reader sees it."""
+    """The solution without its markers, as a reader sees it."""
     return make_stub(source, keep={region.exercise for region in regions(source) if region.exercise})
 
 

@@ -1,6 +1,7 @@
 """Test runs that always finish: one process runs the tests, and another one watches it.
 
-The process that runs the tests keeps a journal, and ends itself if a test takes too long (`time_limit.py`).
+The process that runs the tests writes its results to a journal, and ends itself if a test takes too long
+(`time_limit.py`).
 The watching process reads in the journal which test that was, adds the test's result, and starts a new
 process for the remaining tests.
 """

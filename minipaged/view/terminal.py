@@ -175,6 +175,9 @@ def _lines(parts: list[Text], width: int) -> Iterator[Text]:
 
 
 def _cells_per_row(width: int) -> int:
-    """How many cells to draw in a row: at least 8, a multiple of 8, which makes blocks easy to find."""
+    """How many cells fit into a row.
+
+    From 8 on, the number is rounded down to a multiple of 8, so that block numbers are easy to find.
+    """
     cells = max(1, width // (CELL_WIDTH + 1))
     return cells if cells < 8 else cells // 8 * 8

@@ -71,7 +71,7 @@ class Settings:
 
 
 def new_model(settings: Settings, vocab_size: int) -> LlamaForCausalLM:
-    """The model with fresh weights, float32, in Hugging Face's implementation."""
+    """A new model with random float32 weights, in Hugging Face's implementation."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(settings.seed)

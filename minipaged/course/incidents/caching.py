@@ -49,7 +49,7 @@ def _head_first(table: Table, ref_cnt: list[int]) -> list[int]:
 
 
 def heads_first(observer: Observer) -> None:
-    """The first blocks of freed prompts are evicted first, and a prefix without its first block is lost."""
+    """Freed prompts lose their first blocks first, and a prefix without its first block cannot be found."""
     draw = random.Random(79)
     openings = [story(draw, 10) for _ in range(4)]
     config = EngineConfig(num_blocks=40, max_model_len=512, parts=Parts(free=_head_first))
