@@ -1,4 +1,4 @@
-"""`minipaged bench gpu --out FILE.json`: the check of the kernels on a GPU."""
+"""`minipaged bench gpu --out FILE.json`: checks the kernels on a GPU."""
 
 from __future__ import annotations
 

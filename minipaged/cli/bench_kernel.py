@@ -1,4 +1,4 @@
-"""`minipaged bench kernel --compile-only`: the GPU resources that the attention kernels need."""
+"""`minipaged bench kernel --compile-only`: shows the GPU resources that the attention kernels need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`minipaged bench scheduler`: the time of a step before the model begins."""
+"""`minipaged bench scheduler`: measures the time that a step takes before the model begins."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     costs = measure_steps(pool, args.contexts, remark)
     threads = args.threads or torch.get_num_threads()
     shares = []
-    # One thread for tiny: its operations end before a second thread could start to help.
+    # The model `tiny` gets one thread, since its operations end before a second thread could start to help.
     for name, num_threads in {"tiny": 1, **({args.model: threads} if args.model else {})}.items():
         remark(f"a step with {name}")
         shares.append(measure_share(name, num_steps=args.steps, threads=num_threads))

@@ -1,4 +1,4 @@
-"""`minipaged bench throughput`: output tokens per second, compared with other engines."""
+"""`minipaged bench throughput`: measures output tokens per second, and compares them with other engines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def peers(text: str) -> tuple[PeerName, ...]:
 
 
 def interpreter(text: str) -> tuple[str, str]:
-    """`vllm=/path/to/bin/python`: the interpreter of an engine's environment."""
+    """Parse the name and the interpreter of an engine, as in `vllm=/path/to/bin/python`."""
     name, equals, path = text.partition("=")
     names = sorted(set(PYTHON_OF.values()))
     if not equals or name not in names:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 COMMANDS = "/reset forgets the conversation, /exit or Ctrl-D leaves, Ctrl-C stops an answer"
 
 OWN = SamplingParams(temperature=0.2, top_p=0.9, max_tokens=256)
-"""How an answer is sampled, for settings that neither an option nor the model's generation_config gives."""
+"""The sampling settings that neither an option nor the model's generation_config gives."""
 
 ANSWER_SHARE = 4
-"""A quarter of max_model_len is reserved for the answer, or less if --max-tokens is less."""
+"""A quarter of max_model_len is reserved for the answer, or --max-tokens if that is less."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +84,7 @@ def _talk(args: argparse.Namespace, observer: Observer | None) -> None:
 def _with_models_values(defaults: SamplingDefaults) -> SamplingParams:
     """The command's own values, overridden by those in the model's files.
 
-    The files do not decide how long an answer may be.
+    The model's files do not decide how long an answer may be.
     """
     params = defaults.params()
     named = {name: getattr(params, name) for name in defaults.named if name != "max_tokens"}
@@ -92,7 +92,7 @@ def _with_models_values(defaults: SamplingDefaults) -> SamplingParams:
 
 
 class _Chat:
-    """The loop: read a line, stream an answer."""
+    """The loop of the chat, which reads a line and streams an answer."""
 
     def __init__(self, engine: LLMEngine, conversation: Conversation, params: SamplingParams) -> None:
         self._engine = engine

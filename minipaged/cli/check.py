@@ -65,6 +65,6 @@ def _wait_for_change(path: Path) -> None:
 def _signature(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
-    except FileNotFoundError:  # an editor that saves by renaming
+    except FileNotFoundError:  # while an editor saves by renaming
         return None
     return status.st_mtime_ns, status.st_size

@@ -50,7 +50,7 @@ class Conversation:
 
     @property
     def stop(self) -> list[str]:
-        """Strings that end an answer. In a transcript, the model would also invent the next user message."""
+        """Strings that end an answer. Without them, a model would write the user's next message, too."""
         return [] if self.has_template else ["\nUser:"]
 
     def ask(self, text: str) -> None:
@@ -76,7 +76,7 @@ class Conversation:
         then differ from those of earlier prompts, so the prefix cache only finds the system message.
 
         Raises:
-            PromptError: the system message and the last message alone are longer. In this case nothing is
+            PromptError: the system message and the last message alone are too long. In this case nothing is
                 dropped.
         """
         kept, token_ids, num_dropped = self.messages, self._encode(self.messages), 0

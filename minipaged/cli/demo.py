@@ -138,7 +138,8 @@ def serve(engine: LLMEngine, workload: DemoWorkload, show: Show) -> list[Request
 
     ids = [f"request-{number}" for number in range(len(workload.requests))]
     for request_id, request in zip(ids, workload.requests, strict=True):
-        # Greedy, and of a fixed length: min_tokens forbids an earlier end. The penalty reduces repetition.
+        # Decoding is greedy. min_tokens forbids an earlier end, so the length is fixed. The penalty reduces
+        # repetition.
         params = SamplingParams(
             temperature=0,
             repetition_penalty=REPETITION_PENALTY,

@@ -55,7 +55,7 @@ def choose_block_size(num_shared_tokens: int) -> int:
 
 
 def choose_num_blocks(workload: DemoWorkload, config: EngineConfig) -> int:
-    """The number of blocks, including the null block, of a pool for some but not all requests at once.
+    """The number of blocks, including the null block, of a pool for some but not all of the requests.
 
     The pool holds at least the longest request. Sizes are tried in the order of their distance to `PRESSURE`,
     until one gives `PREEMPTIONS`.

@@ -1,4 +1,4 @@
-"""The demo's report at its end: the texts, and how the run used its pool."""
+"""The report at the end of the demo: the generated texts, and how the run used its pool."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _summary(engine: LLMEngine, show: Show) -> Table:
 
 
 def _waste(unused: float, of: float, what: str) -> str:
-    """The text for a waste, from two means over the steps."""
+    """A text about the unused share of some slots, from two means over the steps."""
     return f"{_share(unused, of)}: on average {unused:,.0f} of {of:,.0f} {what}"
 
 

@@ -47,7 +47,7 @@ class Show:
         self.meter = PoolMeter(engine.max_model_len)
         self._last = take_snapshot(engine)
         for request in self._last.waiting:
-            _ = self.labels[SequenceKey(request.request_id)]  # the letters follow the order of arrival
+            _ = self.labels[SequenceKey(request.request_id)]  # now, so that letters follow the arrivals
 
     def step(self, engine: LLMEngine, seconds: float) -> None:
         """Called after each step. The step took `seconds`."""

@@ -57,7 +57,7 @@ class DemoRequest:
     Attributes:
         text: the prompt as text; `None` for a model without a tokenizer.
         token_ids: the prompt.
-        max_tokens: number of tokens to generate. No output is shorter, so every run is the same.
+        max_tokens: number of tokens to generate. No output is shorter, so every run takes the same steps.
     """
 
     text: str | None

@@ -1,4 +1,4 @@
-"""`minipaged doctor`: whether the engine can run here, and with which devices and models."""
+"""`minipaged doctor`: reports whether the engine can run here, and with which devices and models."""
 
 from __future__ import annotations
 

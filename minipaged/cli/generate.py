@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EXIT_REQUEST_FAILED = 1
 
 OWN = SamplingParams(temperature=0, max_tokens=64)
-"""The same text in every run, whatever the model's generation_config says."""
+"""Settings that give the same text in every run. The model's generation_config does not change them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`minipaged incident N`: a run with one thing wrong, to be found from its trace."""
+"""`minipaged incident N`: shows a run with one fault, which the reader finds from its trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`minipaged kv MODEL`: how large a model's KV cache is, and how many requests fit."""
+"""`minipaged kv MODEL`: shows how large a model's KV cache is, and how many requests fit into it."""
 
 from __future__ import annotations
 
@@ -187,7 +187,8 @@ def kv_budget(args: argparse.Namespace, model: ModelShape, dtype: str) -> KVBudg
 def summary(num_blocks: int, block_size: int, longest: int) -> list[str]:
     """The engine's log line for requests of up to `longest` tokens.
 
-    If no request of that length fits: the reason, and the log line for the longest requests that fit.
+    If no request of that length fits, the lines are the reason, and the log line for the longest requests
+    that fit.
     """
     try:
         max_model_len = resolve_max_model_len(longest, longest, num_blocks, block_size)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LengthRow:
-    """One length.
+    """The row of the table for one request length.
 
     Attributes:
         num_tokens: the length.
@@ -35,7 +35,7 @@ class LengthRow:
     def of(
         cls, shape: KVShape, block_size: int, length: int, pool_blocks: int | None, longest_trained: int
     ) -> LengthRow:
-        """The row for a length in tokens and a pool of `num_blocks` blocks, including the null block."""
+        """The row for a length in tokens, and a pool of `pool_blocks` blocks including the null block."""
         num_blocks = blocks_needed(length, block_size)
         return cls(
             num_tokens=length,
@@ -46,7 +46,7 @@ class LengthRow:
         )
 
     def in_words(self) -> str:
-        """All of it in one line."""
+        """The whole row as one line of text."""
         fitting = "" if self.num_fitting is None else f", {self.num_fitting:,} requests fit"
         return (
             f"{self.num_tokens:,} tokens{self._mark}: {self.num_blocks:,} blocks, {self.num_bytes:,} bytes "
@@ -54,7 +54,7 @@ class LengthRow:
         )
 
     def cells(self) -> list[str]:
-        """The same for the columns of the table."""
+        """The row's texts for the columns of the table."""
         counts = [f"{self.num_tokens:,}{self._mark}", f"{self.num_blocks:,}", f"{self.num_bytes:,}"]
         fitting = [] if self.num_fitting is None else [f"{self.num_fitting:,}"]
         return [*counts, format_binary(self.num_bytes), *fitting]
@@ -65,7 +65,7 @@ class LengthRow:
 
 
 def length_table(rows: Sequence[LengthRow]) -> Table:
-    """A line for each length; at least one."""
+    """The table, with one line for each row. There must be at least one row."""
     from rich.table import Table
 
     titles = ("tokens", "blocks", "bytes per\nrequest", "", "requests\nthat fit")

@@ -22,17 +22,18 @@ MAX_MODEL_LEN = 256
 """The context to which the workload is scaled, unless the model's is shorter. It is short, to save time."""
 
 NUM_LONGEST = 3
-"""Number of requests of the maximum length that fit into the default KV memory. The memory must be scarce."""
+"""The default KV memory holds only this many requests of the maximum length, because it must be scarce."""
 
 FEWEST_BLOCKS = 3
-"""The null block, and two blocks for tokens."""
+"""The size of the smallest pool: the null block, and two blocks for tokens."""
 
 PREFIX_STAGES = (2, 7, 8)
 """Stages for the workload with a shared prefix: the baseline, and the stages without and with reuse."""
 
 PREFIX_TOKENS = 341
 PREFIX_MAX_MODEL_LEN = 2048
-"""Five examples before each translation, in a model with this context (paper, Fig. 16)."""
+"""The context for the workload with a shared prefix. In the paper (Fig. 16), five examples precede each
+translation, in a model with this context."""
 
 
 def prepare(args: argparse.Namespace) -> tuple[Ladder, list[tuple[Workload, Sequence[int]]]]:

@@ -177,8 +177,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_BAD_INPUT
     except OSError as error:
         if isinstance(error, BrokenPipeError):
-            # The reader of our output has ended (`| head`). Python flushes stdout again at exit, and that
-            # must not fail too.
+            # The program that reads our output has ended, as in `| head`. Python flushes stdout again at
+            # exit, and that must not fail, too.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return EXIT_BROKEN_PIPE
         _report(f"cannot read or write: {error}")
@@ -239,7 +239,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _report(message: str) -> None:
-    """One line on stderr, red in a terminal."""
+    """Print one line on stderr, red in a terminal."""
     line = f"minipaged: {' '.join(message.split())}"
     if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
         line = f"\x1b[31m{line}\x1b[0m"

@@ -1,4 +1,4 @@
-"""`minipaged next`: the exercise to do next."""
+"""`minipaged next`: shows the exercise to do next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`minipaged progress`: the whole course, drawn."""
+"""`minipaged progress`: draws the state of the whole course."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`minipaged replay FILE [FILE2]`: one HTML file that shows a recorded run, step by step."""
+"""`minipaged replay FILE [FILE2]`: writes one HTML file that shows a recorded run, step by step."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def open_page(page: Path) -> None:
 
 
 def page_path(trace: Path) -> Path:
-    """The page's path beside a trace: `run.html` for `run.jsonl` and for `run.jsonl.gz`."""
+    """The page's path next to a trace: `run.html` for `run.jsonl` and for `run.jsonl.gz`."""
     stem = trace.with_suffix("") if trace.suffix == ".gz" else trace
     return stem.with_suffix(".html")

@@ -23,12 +23,12 @@ _OPTIONS = (
 def add_sampling_arguments(
     parser: argparse.ArgumentParser, own: SamplingParams, *, model_goes_first: bool = False
 ) -> None:
-    """Add the options. One that is not given stays `None`. Ranges are checked by `SamplingParams`.
+    """Add the options. An option that is not given stays `None`. Ranges are checked by `SamplingParams`.
 
     Args:
-        parser: the command's.
+        parser: the command's parser.
         own: the command's values for options that are not given.
-        model_goes_first: whether it asks the model's generation_config before.
+        model_goes_first: whether the model's generation_config overrides `own`.
     """
 
     def default(value: float, note: str = "") -> str:
@@ -81,14 +81,14 @@ def sampling_params(args: argparse.Namespace, own: SamplingParams) -> SamplingPa
     """The options that were given, and the command's own values for the others.
 
     Raises:
-        SamplingParamsError: a value out of its range.
+        SamplingParamsError: a value is out of its range.
     """
     given = {name: value for name in _OPTIONS if (value := getattr(args, name, None)) is not None}
     return replace(own, **given)
 
 
 def in_words(params: SamplingParams) -> str:
-    """The temperature, and what else is not neutral: `temperature=0.6, top_p=0.95`."""
+    """The temperature, and all other settings that are not neutral, as in `temperature=0.6, top_p=0.95`."""
     neutral = SamplingParams()
     others = ("top_k", "top_p", "min_p", "repetition_penalty")
     shown = [name for name in others if getattr(params, name) != getattr(neutral, name)]

@@ -1,4 +1,4 @@
-"""`minipaged simulate`: one system under one load, without a model and without a GPU."""
+"""`minipaged simulate`: simulates one system under one load, without a model and without a GPU."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate one system, or what the subcommand says.
+    """Simulate one system, or run the chosen subcommand.
 
     Raises:
         MinipagedError: a name or a size cannot be simulated.
@@ -85,7 +85,7 @@ def _run_one(args: argparse.Namespace) -> int:
 
 @contextmanager
 def counting(what: str, total: int | None) -> Iterator[Watch]:
-    """Show a progress bar in a terminal. Yields a function that is told the count so far."""
+    """Show a progress bar in a terminal. Yields a function that shows the count so far."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = stderr_console()

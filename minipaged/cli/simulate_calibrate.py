@@ -1,4 +1,4 @@
-"""`minipaged simulate calibrate`: how well a simulation predicts the engine on this machine."""
+"""`minipaged simulate calibrate`: shows how well a simulation predicts the engine on this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fit, predict and measure.
+    """Fit a simulation to the engine, predict held-out loads, and compare with measurements.
 
     Raises:
         MinipagedError: the model cannot be run.

@@ -1,4 +1,4 @@
-"""`minipaged simulate fleet`: how many devices a load needs, and what the routing of its requests does."""
+"""`minipaged simulate fleet`: shows how many devices a load needs, and the effect of routing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Size the fleet, then simulate it with each way of routing.
 
     Raises:
-        MinipagedError: a name or a size cannot be simulated, or no fleet keeps the targets.
+        MinipagedError: a name or a size cannot be simulated, or no fleet meets the targets.
     """
     from dataclasses import asdict
 
@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
         )
         return result
 
-    # All requests at once. While the last ones end, the batch is small, so it can sustain somewhat more.
+    # All requests arrive at once. While the last ones end, the batch is small, so a replica can sustain a
+    # somewhat higher rate than this run's.
     highest = 1.5 * one_replica(1e6).requests_per_second
     targets = Targets(args.ttft, args.tpot)
     knee, _ = find_knee(targets, highest, one_replica)

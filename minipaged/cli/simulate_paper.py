@@ -1,4 +1,4 @@
-"""`minipaged simulate paper`: figures of the PagedAttention paper, with its numbers beside ours."""
+"""`minipaged simulate paper`: simulates figures of the PagedAttention paper, and shows its numbers, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of a simulation: a system, and a load. From them, a deployment and its requests."""
+"""The options for a simulation's system and load, and the deployment and requests made from them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def not_negative(text: str) -> float:
 
 
 def add_system(parser: argparse.ArgumentParser, default: str) -> None:
-    """The options of the system, its model and its devices."""
+    """Add the options of the system, its model and its devices."""
     system = parser.add_argument_group("system")
     system.add_argument(
         "--system",
@@ -77,7 +77,7 @@ def add_system(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """The options of the load."""
+    """Add the options of the load."""
     load = parser.add_argument_group("load")
     source = load.add_mutually_exclusive_group()
     source.add_argument(
@@ -127,7 +127,7 @@ def replaced_settings(args: argparse.Namespace) -> dict[str, int]:
 
 
 def make_deployment(args: argparse.Namespace) -> Deployment:
-    """Model and devices, as the arguments say."""
+    """The deployment: the model and the devices that the arguments name."""
     from minipaged.loading.shape_lookup import shape_of
     from minipaged.sim.deployment import Deployment
     from minipaged.sim.device import find_device
@@ -148,9 +148,9 @@ def make_requests(
 
     Args:
         args: the options.
-        max_model_len: the longest request.
+        max_model_len: length of the longest request, in tokens.
         rate: requests per second, instead of `--rate`.
-        replicas: `--requests` is the number for each of them.
+        replicas: number of replicas. `--requests` is the number of requests for each replica.
 
     Returns:
         The requests, and how many there will be if that is known.
@@ -184,7 +184,7 @@ def make_requests(
 
 
 def distribution(name: str, max_model_len: int) -> LengthDistribution:
-    """The lengths of a data set, cut at the model's context and not scaled to it."""
+    """The lengths of a data set. They are cut at the model's context, and not scaled to it."""
     from dataclasses import replace
 
     from minipaged.sim.lengths import ALPACA, SHAREGPT
@@ -194,10 +194,10 @@ def distribution(name: str, max_model_len: int) -> LengthDistribution:
 
 
 def token_counter(model: str) -> Callable[[str], int]:
-    """Counts the tokens of a text, by a model's tokenizer.
+    """A function that counts the tokens of a text with a model's tokenizer.
 
     Raises:
-        ConfigError: the model has none.
+        ConfigError: the model has no tokenizer.
     """
     from minipaged.errors import ConfigError
     from minipaged.loading.loader import load_tokenizer

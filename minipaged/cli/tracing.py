@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_trace_arguments(parser: argparse.ArgumentParser, *, each: str = "") -> None:
-    """Add `--trace` and `--no-trace-texts`. `each` says for what there is one file each."""
+    """Add `--trace` and `--no-trace-texts`. `each` is a remark for the help if there are several files."""
     group = parser.add_argument_group("trace")
     group.add_argument(
         "--trace",
@@ -33,7 +33,7 @@ def add_trace_arguments(parser: argparse.ArgumentParser, *, each: str = "") -> N
 
 @contextmanager
 def tracing(args: argparse.Namespace, title: str) -> Iterator[Observer | None]:
-    """An observer that writes the trace for which the user asked; `None` if there is none to write.
+    """An observer that writes the trace that the user asked for; `None` if the user asked for none.
 
     Raises:
         TraceError: the file cannot be written.
@@ -51,7 +51,7 @@ def tracing(args: argparse.Namespace, title: str) -> Iterator[Observer | None]:
 def tracing_of_stages(
     args: argparse.Namespace, workload: str
 ) -> Callable[[int], AbstractContextManager[Observer | None]]:
-    """`tracing` for each stage of a workload, with the two in the file's name."""
+    """Like `tracing`, for each stage of a workload. The file's name contains the workload and the stage."""
 
     def of_stage(stage: int) -> AbstractContextManager[Observer | None]:
         own = argparse.Namespace(**vars(args))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def shown_meanwhile() -> Iterator[Look]:
-    """Within the block, show the running test on stderr; without a terminal, as a line now and then."""
+    """Within the `with` block, show the running test in a terminal. Elsewhere, print a line now and then."""
     console = stderr_console()
     if not console.is_terminal:
         yield every_ten_seconds(sys.stderr)

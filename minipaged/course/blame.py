@@ -24,9 +24,9 @@ def to_blame(
 ) -> tuple[str, ...]:
     """Which functions of an exercise failed.
 
-    The first of these that gives a name decides: the function that raised, the names in the test's marker,
-    the names in the message's case, the function that was called last, the functions that the test calls. If
-    none does, all functions of the exercise are named.
+    These sources are tried in order, and the first one that gives a name decides: the function that raised,
+    the names in the test's marker, the names in the message's case, the function that was called last, and
+    the functions that the test calls. If no source gives a name, all functions of the exercise are returned.
 
     Args:
         exercise: the exercise whose test failed.
@@ -55,8 +55,8 @@ def to_blame(
 def _among(exercise: Exercise, words: set[str]) -> tuple[str, ...]:
     """The exercise's names that are among these words.
 
-    Every case of a method also names the class, to make an object. So a class counts only if no method is
-    named.
+    A case that is about a method also names the class, because it has to make an object first. So a class
+    counts only if no method is named.
     """
     named = tuple(name for name in exercise.names if name.rpartition(".")[2] in words)
     return named or tuple(name for name in exercise.names if name.partition(".")[0] in words)
@@ -96,7 +96,7 @@ def needed(exercise: Exercise, code: Implementation, called: Collection[str] = (
         exercise: the exercise that may use others.
         code: the code whose file is read. The result is empty for the engine's code, and for a file that is
             not Python.
-        called: further names that count as the exercise's: the functions that its test has called.
+        called: the functions that the exercise's test has called. They count as the exercise's own, too.
     """
     if code.name == "engine":
         return ()

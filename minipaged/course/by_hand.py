@@ -1,6 +1,7 @@
-"""`pytest chapters/04`, started by hand: pytest watches a second process, in which the tests run.
+"""Runs the tests in a second process when a user starts `pytest chapters/04` by hand.
 
-So a run always finishes, even if the checked code loops for ever; see `watched.py`.
+The first process watches the second one. So a run always finishes, even if the checked code loops for ever.
+See `watched.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def runs_by_itself(config: pytest.Config) -> bool:
         or is_debugged()
         or option.usepdb
         or option.trace
-        or config.invocation_params.plugins  # a program called pytest: we cannot start that program again
+        or config.invocation_params.plugins  # a program called `pytest.main`, and we cannot start it again
         or hasattr(config, "workerinput")
         or getattr(option, "numprocesses", None)  # pytest-xdist watches its workers itself
         or getattr(option, "dist", "no") != "no"

@@ -1,7 +1,7 @@
-"""Calls: the calls that a chapter's test makes to the checked code, recorded before they are made.
+"""Records the calls that a chapter's test makes to the checked code, each before it is made.
 
-When a function raises, its test has not reached the line that says what was expected. So every call is
-recorded when it is made, with copies of its arguments. `raised.py` shows the call and the right answer.
+When a function raises, its test has not reached the line that says what was expected. With the recorded call
+and the copies of its arguments, `raised.py` can still show the call and the right answer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Call:
     """One call from a test to the checked code.
 
     Attributes:
-        function: the function that was called, for its parameters' names.
+        function: the function that was called. It provides the names of the parameters.
         name: the function's name, or the method's as `Class.method`.
-        args, kwargs: copies, made before the call. An object of a class in the checked code is replaced by
-            its `Made`. For a method, the first argument is the object itself.
-        has_returned, result: whether the call returned, and what.
+        args, kwargs: copies of the arguments, made before the call. An object of a class in the
+            checked code is replaced by its `Made`. For a method, the first argument is the object itself.
+        has_returned, result: whether the call returned, and what it returned.
     """
 
     function: Callable[..., object]
@@ -35,7 +35,7 @@ class Call:
 
 
 class Made:
-    """How an object of a checked class got its state: the arguments of its constructor, then the calls."""
+    """Records how an object of a checked class got its state: its constructor's arguments and its calls."""
 
     def __init__(self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         self.name, self.args, self.kwargs = name, args, kwargs
@@ -61,7 +61,8 @@ class WatchedModule(ModuleType):
     Args:
         module: the module.
         names: the functions, classes and methods to record.
-        before: called with the name before each recorded call. If it raises, the call raises the same.
+        before: called before each recorded call, with the function's name. If it raises an error, the call
+            raises that error.
     """
 
     last_call: Call | None
@@ -76,8 +77,8 @@ class WatchedModule(ModuleType):
         self._before = before
         self.last_call = None
         self.called = set()
-        self._is_inside = False  # a recorded call
-        self._made: dict[int, tuple[object, Made]] = {}  # keeps the objects, so that ids are unique
+        self._is_inside = False  # whether a recorded call is running
+        self._made: dict[int, tuple[object, Made]] = {}  # holds the objects, so that ids stay unique
         for name in {name.partition(".")[0] for name in names}:
             value = module.__dict__.get(name)
             if isinstance(value, type):

@@ -1,4 +1,4 @@
-"""Chapter and Exercise: the data that the course has on each. This module imports nothing heavy."""
+"""Chapter and Exercise: what the course knows about each of them. This module imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Exercise:
 
     Attributes:
         number: the chapter and the exercise's place in it, such as `"4.2"`.
-        names: the functions that the reader writes, methods as `"Class.method"`. The first one is the
-            exercise's name.
+        names: the functions that the reader writes. A method is given as `"Class.method"`. The first one is
+            the exercise's name.
         title: the subject, in a few words.
-        section: the heading in the chapter that explains it, word for word.
+        section: the exact heading of the chapter's section that explains the exercise.
         stretch: whether the exercise is optional.
     """
 
@@ -44,10 +44,10 @@ class Chapter:
 
     Attributes:
         number: 1 to 8.
-        slug: names its files: `ch01_{slug}.py`, `{slug}.md`.
-        title: as in the chapter's heading.
+        slug: the chapter's short name in file names, as in `ch01_{slug}.py` and `{slug}.md`.
+        title: the title in the chapter's heading.
         minutes: how long the chapter takes.
-        exercises: in the order in which to solve them.
+        exercises: the exercises, in the order in which to solve them.
     """
 
     number: int
@@ -58,12 +58,12 @@ class Chapter:
 
     @property
     def stem(self) -> str:
-        """The exercise file's name without its ending: `ch01_kv_size`."""
+        """The exercise file's name without its ending, such as `ch01_kv_size`."""
         return f"ch{self.number:02}_{self.slug}"
 
     @property
     def folder(self) -> str:
-        """The name of its folder in `chapters/`: `01`."""
+        """The name of its folder in `chapters/`, such as `01`."""
         return f"{self.number:02}"
 
     def exercise_of(self, name: str) -> Exercise | None:
@@ -75,7 +75,7 @@ class Chapter:
 
 
 def chapter_of(number: str) -> int:
-    """The chapter of the exercise `"4.2"`: 4.
+    """The number of an exercise's chapter, such as 4 for the exercise `"4.2"`.
 
     Raises:
         CourseError: `number` is not the number of an exercise.

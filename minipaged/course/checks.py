@@ -21,7 +21,7 @@ from minipaged.course.warm import Request, WarmProcessDiedError, begin_warm
 from minipaged.course.watched import Process, Spawned, run_watched
 from minipaged.errors import CourseError
 
-_RAN = (0, 1)  # pytest's exit codes: all passed, some failed
+_RAN = (0, 1)  # pytest's exit codes if all tests passed, and if some failed
 
 
 def default_impl() -> str:
@@ -40,10 +40,11 @@ def run_tests(
     """Run the tests of some chapters.
 
     Args:
-        chapters: at least one.
-        impl: as for `implementation`.
-        exercise: run only its tests, and the tests of the earlier exercises that its functions call.
-        warm: whether to keep a process for later runs: see `warm.py`.
+        chapters: the chapters; at least one.
+        impl: whose code is checked, as for `implementation`.
+        exercise: the number of one exercise. Only its tests run, and the tests of the earlier exercises that
+            its functions call.
+        warm: whether to keep a process for later runs (see `warm.py`).
         look: called during the run with the test that is running.
 
     Raises:
@@ -79,12 +80,12 @@ class _Run:
         self._root = str(folders.root())
 
     def begin_warm(self) -> Process:
-        """Run in a process that has imported the slow modules already, if the system allows it."""
+        """Run pytest in a process that has imported the slow modules already, if the system allows it."""
         request = Request(self._arguments, self._root, str(self.output), dict(os.environ))
         return begin_warm(request) or self.spawn()
 
     def spawn(self) -> Process:
-        """Run in a new process."""
+        """Run pytest in a new process."""
         with self.output.open("wb") as stream:
             return Spawned(
                 [sys.executable, "-m", "pytest", *self._arguments],
@@ -98,7 +99,9 @@ class _Run:
 def check_numbered(
     number: str, impl: str | None = None, *, warm: bool = False, look: Look | None = None
 ) -> CheckReport:
-    """Check a chapter, `"4"`, or an exercise, `"4.2"`. `warm` and `look` are as in `run_tests`.
+    """Check a chapter, such as `"4"`, or an exercise, such as `"4.2"`.
+
+    `warm` and `look` are as in `run_tests`.
 
     Raises:
         CourseError: there is no chapter or exercise of that number.
@@ -123,9 +126,10 @@ def check_numbered(
 
 
 def _remember(chapter: Chapter, results: list[TestResult], exercise: str | None, digest: str) -> None:
-    """Keep results for `minipaged next` and `progress`.
+    """Save results for `minipaged next` and `minipaged progress`.
 
-    They are the results of a whole chapter, or of one exercise of a chapter whose other results are kept.
+    The results of one exercise are saved only if the chapter's other results are saved already, and are still
+    valid.
     """
     if exercise is None:
         remember(chapter, results, digest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 _MOST_FREE = 16
-"""How many blocks of a free list are drawn, from its front."""
+"""How many blocks of a free list are drawn, counted from its front."""
 
 
 def draw_tables(
@@ -22,7 +22,7 @@ def draw_tables(
         ref_cnt: counts by block id. A count is marked if it differs from the number of tables that name the
             block.
         free: the free list, if there is one.
-        note: a last line.
+        note: the text of a last line.
 
     >>> print(draw_tables({"A": [7, 1], "B": [7, 3]}, {7: 2, 1: 2, 3: 1}))
     A      7   1
@@ -40,7 +40,7 @@ def draw_tables(
         counts = dict(ref_cnt) if isinstance(ref_cnt, Mapping) else dict(enumerate(ref_cnt))
         blocks = sorted({b for b, count in counts.items() if count} | set(named))
         if not isinstance(ref_cnt, Mapping) and 0 not in named:
-            blocks = [block for block in blocks if block != 0]  # the null block
+            blocks = [block for block in blocks if block != 0]  # block 0 is the null block
         held = [named.count(block) for block in blocks]
         kept = [counts.get(block, 0) for block in blocks]
         marks = ["^" if a != b else "" for a, b in zip(held, kept, strict=True)]
@@ -60,9 +60,9 @@ def draw_slots(regions: Sequence[tuple[str, int]], num_slots: int, width: int = 
     """Draw runs of slots as one bar, with a legend. Even a short run gets a character.
 
     Args:
-        regions: (name, number of slots), in the order of their addresses.
+        regions: the name and the number of slots of each run, in the order of their addresses.
         num_slots: number of slots in all. Slots after the last region are free.
-        width: characters of the bar.
+        width: the bar's width in characters.
 
     >>> print(draw_slots([("A", 8), ("-", 4), ("B", 4)], 32, width=16))
     |AAAA--BB........|

@@ -1,7 +1,7 @@
 """Assertions for a chapter's tests, with messages for a wrong answer.
 
 A bare `assert` says only that two values differ. These assertions show the case, the expected value, the
-value that came, the broken rule and, if given, a drawing of the state.
+actual value, the broken rule and, if given, a drawing of the state.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Wrong(AssertionError):  # noqa: N818 (named for the state that it means)
 
     Attributes:
         case: the question, in words or as a call.
-        expected, got: the texts that are shown.
+        expected, got: the expected and the actual value, as text.
         rule: the rule that is broken, or what to look at.
-        state: a drawing; see `minipaged/course/drawing.py`.
+        state: a drawing of the state; see `minipaged/course/drawing.py`.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Wrong(AssertionError):  # noqa: N818 (named for the state that it means)
 
 
 def expect_equal(got: object, expected: object, *, case: str, rule: str = "", state: str = "") -> None:
-    """Check that two values are equal and of the same kind: a float in place of an int is wrong.
+    """Check that two values are equal and of the same kind. A float in place of an int is wrong.
 
     Raises:
         Wrong: they differ.
@@ -63,7 +63,7 @@ def expect_close(
 def expect(
     holds: bool, *, case: str, rule: str, expected: str = "", got: object = _NOTHING, state: str = ""
 ) -> None:
-    """Check that a condition is true. `got` is shown as a value; a string is shown unchanged.
+    """Check that a condition is true. The message shows `got` as a value, or unchanged if it is a string.
 
     Raises:
         Wrong: it is false.
@@ -88,7 +88,7 @@ def expect_error(error: type[Exception], *, case: str, rule: str = "") -> Iterat
 
 
 def show(value: object) -> str:
-    """A value as messages show it: short, integers with thousands separators."""
+    """A value in the form for messages: shortened, and with thousands separators in integers."""
     if isinstance(value, bool) or value is None:
         text = repr(value)
     elif isinstance(value, int):
@@ -104,7 +104,7 @@ def show(value: object) -> str:
 
 
 def kind_of(value: object) -> str:
-    """The kind of a value, for messages: an array with its dtype, a tuple with its length."""
+    """The kind of a value, for messages. An array's kind includes its dtype, and a tuple's its length."""
     dtype = getattr(value, "dtype", None)
     if dtype is not None:
         is_numpy = type(value).__module__ == "numpy"
@@ -115,7 +115,7 @@ def kind_of(value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """The differences that `==` ignores: int or float, list or tuple."""
+    """A value's type with the types of its elements. Values of different types may be equal for `==`."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         inner = sorted({_kind(each) for each in value})
         return f"{type(value).__name__} of {' and '.join(inner) or 'nothing'}"

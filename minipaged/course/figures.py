@@ -1,4 +1,4 @@
-"""The chapters' figures: one style, readable in print and for colour-blind readers, with a text for each."""
+"""The style of the chapters' figures, for print and for colour-blind readers. Each has a text description."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HATCHES = ("", "///", "...", "xx", "\\\\\\", "++")
-"""Hatches for areas: they distinguish the same areas as the colours do."""
+"""Hatches that distinguish areas for readers who cannot distinguish the colours."""
 
 STYLES = ("-", "--", "-.", ":")
-"""Styles for lines, for the same reason."""
+"""Styles that distinguish lines in the same way."""
 
 __all__ = ["COLOURS", "HATCHES", "STYLES", "figure", "label_bars", "show"]
 
@@ -28,7 +28,7 @@ def figure(title: str, x: str, y: str, *, width: float = 7.0, height: float = 3.
     Args:
         title: what the figure shows, as a sentence.
         x, y: the axes' labels, with units.
-        width, height: in inches; 7 fits a page of 800 pixels.
+        width, height: the figure's size in inches. A width of 7 fits a page of 800 pixels.
     """
     import matplotlib.pyplot as plt
 
@@ -49,7 +49,7 @@ def show(made: Figure, alt: str) -> None:
 
     Args:
         made: the figure. It is closed afterwards.
-        alt: the alternative text: the kind of figure and what it shows, in full sentences.
+        alt: the alternative text. It says in full sentences what kind of figure this is and what it shows.
     """
     import matplotlib.pyplot as plt
     from IPython.display import display

@@ -25,7 +25,7 @@ def root() -> Path:
 
 
 def shown(path: Path) -> str:
-    """A path as messages show it: relative to the repository's folder if it is inside."""
+    """A path in the form for messages: relative to the repository's folder if the path is inside it."""
     try:
         return path.relative_to(root()).as_posix()
     except ValueError:
@@ -38,7 +38,7 @@ def exercise_file(chapter: Chapter) -> Path:
 
 
 def solution_file(chapter: Chapter) -> Path:
-    """The solution file: the source of the stub, with marked bodies."""
+    """The solution file, from which the stub is made. The solved bodies are marked."""
     return root() / "solutions" / f"{chapter.stem}.py"
 
 
@@ -55,7 +55,7 @@ def solution_text(chapter: Chapter) -> str:
 
 
 def no_solutions(chapter: Chapter) -> CourseError:
-    """The error for code that needs the solutions. Checks do not, so a reader may delete the folder."""
+    """The error for code that needs the solutions. Checks need none, so a reader may delete the folder."""
     path = shown(solution_file(chapter))
     return CourseError(
         f"there is no {path} in this copy of the repository: get it back with `git checkout {path}`"
@@ -86,5 +86,5 @@ def hints_file(chapter: Chapter) -> Path:
 
 
 def state_folder() -> Path:
-    """The folder for what the course keeps on this machine: results of checks, and which hints were shown."""
+    """The folder on this machine where the course saves results of checks, and which hints were shown."""
     return root() / ".minipaged"

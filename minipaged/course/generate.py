@@ -31,7 +31,7 @@ def stub_of(chapter: Chapter) -> str:
 
 
 def is_untouched(chapter: Chapter) -> bool:
-    """Whether the exercise file still has its first text, whatever line ends or encoding an editor uses.
+    """Whether the exercise file still has its original text. Its line ends and encoding may differ.
 
     Raises:
         OSError: there is no such file.
@@ -43,7 +43,10 @@ def is_untouched(chapter: Chapter) -> bool:
 
 
 def out_of_step(chapter: Chapter, kinds: Sequence[str] = KINDS) -> list[str]:
-    """The generated files that differ from their source, in words. This includes the reader's own work."""
+    """Describe the generated files that differ from what their source gives.
+
+    An exercise file that the reader has changed is one of them.
+    """
     found = []
     exercises, interview = folders.exercise_file(chapter), folders.interview_file(chapter)
     if "stubs" in kinds and not (exercises.is_file() and is_untouched(chapter)):

@@ -1,4 +1,4 @@
-"""Hints: three for each exercise, in one Markdown file for each chapter.
+"""Reads the hints: three for each exercise, in one Markdown file for each chapter. The file looks like this:
 
 # 4.2
 ## 1
@@ -24,7 +24,7 @@ _LEVEL = re.compile(r"## ([1-9])")
 
 
 def read_hints(chapter: Chapter) -> dict[str, tuple[str, ...]]:
-    """The hints of a chapter, by exercise, the smallest hint first.
+    """The hints of a chapter, by the exercise's number. The smallest hint of an exercise comes first.
 
     Raises:
         CourseError: the file does not have the format above.

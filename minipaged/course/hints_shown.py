@@ -1,4 +1,4 @@
-"""Which hints the reader has seen, kept on this machine. So `minipaged hint` can show the next one."""
+"""Saves on this machine which hints the reader has seen. So `minipaged hint` can show the next one."""
 
 from __future__ import annotations
 

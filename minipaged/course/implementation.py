@@ -1,4 +1,4 @@
-"""Implementation: the code that is checked, a module with the names of the chapter's exercises."""
+"""Implementation: the code that is checked, as a module that defines the names of a chapter's exercises."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Implementation:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every exercise is sure to be written: true for all but the reader's code."""
+        """Whether every exercise is sure to be written, as in the solutions and in the engine's code."""
         return self.name in ("solutions", "engine")
 
     def load(self) -> ModuleType:
@@ -65,8 +65,10 @@ class Implementation:
         return frozenset(numbers - stubs.unwritten(self.source(), str(self.path)).keys())
 
     def unwritten(self, exercise: Exercise) -> tuple[str, ...]:
-        """The functions of an exercise that still raise `NotYet`, in order. Empty if the file is not
-        Python."""
+        """The functions of an exercise that still raise `NotYet`, in order.
+
+        The result is empty if the file is not Python.
+        """
         if self.is_complete:
             return ()
         try:
@@ -82,7 +84,7 @@ class Implementation:
     def where(self, exercise: Exercise, name: str | None = None) -> str:
         """File and line of an exercise or of one of its functions, for messages.
 
-        If the file is not Python, it is the line of the error.
+        If the file is not Python, the line is that of the syntax error.
         """
         try:
             line = stubs.line_of(self.source(), name or exercise.name)
@@ -92,7 +94,7 @@ class Implementation:
 
 
 def implementation(chapter: Chapter, name: str) -> Implementation:
-    """The implementation of a name: `"mine"`, `"solutions"`, `"engine"`, or a folder of exercise files.
+    """The implementation for a name: `"mine"`, `"solutions"`, `"engine"`, or a folder of exercise files.
 
     Raises:
         CourseError: there is no such folder, or it has no file for this chapter.
@@ -129,7 +131,7 @@ def load_file(path: Path, name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look up their module while it is executed
-    # The loader would miss a second save within one second, so the file is compiled here.
+    # Python's loader would miss a second save within the same second, so the file is compiled here.
     exec(compile(read_source(path), str(path), "exec"), module.__dict__)
     return module
 

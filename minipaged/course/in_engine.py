@@ -1,4 +1,7 @@
-"""Run the reader's code in the real engine, on the embedded model, and compare it with the oracle."""
+"""Run the reader's code in the real engine, on the embedded model, and compare its tokens with the oracle's.
+
+The oracle is transformers with the same weights; see `oracle.py`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ PROMPTS = (
     "The old dog",
     "Once upon a time there was a little boy. He had a red ball, and",
 )
-"""Prompts of different lengths, two with a common beginning, so that blocks fill unevenly."""
+"""Prompts of different lengths, so that blocks fill unevenly. Two prompts have a common beginning."""
 
 
 def run_in_engine(
@@ -40,12 +43,13 @@ def run_in_engine(
     """Serve some prompts with the reader's parts, and compare the greedy tokens with the oracle's.
 
     Args:
-        resolved: the parts. Each part of the reader's must be called, or the test proves nothing.
+        resolved: the engine's parts. The engine must call each part that the reader has written, or the test
+            proves nothing.
         stage: the stage of the engine, 1 to 8.
-        prompts: served together.
-        params: sampling parameters; greedy, with 24 tokens each, if not given.
+        prompts: the prompts, which are served together.
+        params: sampling parameters. By default, each prompt gets 24 tokens by greedy decoding.
         after_step: called after every step. By default the engine checks its own bookkeeping.
-        may_be_idle: parts that this run does not call.
+        may_be_idle: the reader's parts that this run need not call.
         options: further options of `EngineConfig`.
 
     Returns:

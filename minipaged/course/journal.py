@@ -52,23 +52,23 @@ class Journal:
         self._stream = path.open("a", encoding="utf-8")
 
     def begins(self, result: TestResult, seconds: float) -> None:
-        """A test begins. The arguments are as in `Running`."""
+        """Record that a test begins. The arguments are as in `Running`."""
         self._write("begins", {"result": result.to_json(), "seconds": seconds})
 
     def stands(self, result: TestResult) -> None:
-        """The running test's time is up; this is its result if it still does not end."""
+        """Record that the running test's time is up. The test gets this result if it still does not end."""
         self._write("stands", result.to_json())
 
     def pauses(self) -> None:
-        """A user looks at the test in a debugger, so it has no limit."""
+        """Record that a user looks at the test in a debugger, so that it has no limit."""
         self._write("pauses", None)
 
     def found(self, result: TestResult) -> None:
-        """A test has ended."""
+        """Record that a test has ended."""
         self._write("found", result.to_json())
 
     def ends(self, status: int) -> None:
-        """The run has finished."""
+        """Record that the run has finished, with pytest's exit code."""
         self._write("ends", status)
         self.close()
 
@@ -108,5 +108,5 @@ def read_journal(path: Path) -> Record:
 
 
 def traces_file(journal: Path) -> Path:
-    """The file in which the watchdog of a run writes the stack when it ends the process."""
+    """The file to which a run's watchdog writes the threads' stacks before it ends the process."""
     return journal.with_suffix(".traces")

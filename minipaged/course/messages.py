@@ -15,15 +15,15 @@ from minipaged.course.time_limit import StoppedError
 from minipaged.errors import CourseError
 
 _LABEL_WIDTH = 10
-_WIDTH = 66  # with the label before it, a terminal of 80 columns
-_SMALLEST = ("Falsifying example:", "Failing test case:")  # older and newer versions of hypothesis
+_WIDTH = 66  # with the label before the text, a line fits into 80 columns
+_SMALLEST = ("Falsifying example:", "Failing test case:")  # in older and newer versions of hypothesis
 _AS_IT_IS = ("state", "printed", "at")
 
 
 def todo_line(
     exercise: Exercise, code: Implementation, missing: NotYet, waiting: tuple[str, ...] = ()
 ) -> str:
-    """One line for an exercise that is not written, or whose test needs another one that is not.
+    """One line for an exercise that is not written, or whose test needs another one that is not written.
 
     Args:
         exercise: the exercise.
@@ -65,10 +65,10 @@ def wrong_text(
         code: the code that was checked.
         test: the test's name.
         error: why it failed.
-        blamed: the functions of the exercise that failed, from `to_blame`. If it is empty, all of them.
+        blamed: the functions of the exercise that failed, from `to_blame`. If empty, all are named.
         printed: what the code printed.
-        call: the last call that the test made, if any. It is the case if the code raises.
-        place: file and line of the error, if the error does not say.
+        call: the last call that the test made, if any. If the code raises, the text shows it as the case.
+        place: file and line of the error, if the error itself does not have them.
     """
     if is_of_the_file(code, error):
         return _of_the_file(code, error, place, printed)
@@ -76,7 +76,7 @@ def wrong_text(
         heading = f"wrong  chapter {code.chapter.number}, your code in the engine"
     else:
         names = blamed or exercise.names
-        # With several functions, the line of one of them could point to the wrong place.
+        # If several functions are named, the line of one of them could point to the wrong place.
         where = code.where(exercise, names[0]) if len(names) == 1 else folders.shown(code.path)
         heading = f"wrong  {exercise.number} {', '.join(names)} ({where})"
     lines = [heading, *_field("test", test)]
@@ -99,7 +99,7 @@ def wrong_text(
 def _of_the_file(
     code: Implementation, error: BaseException, place: tuple[str, int] | None, printed: str
 ) -> str:
-    """The text for a file that is not Python or cannot be imported, the same for all of its exercises."""
+    """The text for a file that is not Python or cannot be imported. All its exercises get the same text."""
     if isinstance(error, SyntaxError):
         why = _field("raised", f"{type(error).__name__}: {error.msg}")
         place = None if error.lineno is None else (str(code.path), error.lineno)
@@ -130,7 +130,7 @@ def _of_a_call(call: Call, code: Implementation, error: BaseException) -> list[s
 
 
 def _in_the_engine(code: Implementation, error: BaseException) -> list[str]:
-    """Lines for an error that did not come from a test's call: in the engine, or in the import."""
+    """Lines for an error that did not come from a test's call, but from the engine or from the import."""
     lines = _why(error) + _field("at", raised.place_of(error, code, None))
     frame = raised.call_in_engine(error, code)
     exercise = None if frame is None else code.chapter.exercise_of(frame.f_code.co_qualname)

@@ -23,8 +23,8 @@ from minipaged.options import EngineOptions
 class Code:
     """A chapter's functions: the reader's if they are written, and the solution's if not.
 
-    With the solution's functions, a notebook can be run to its end before everything is solved. A remark says
-    so, once for each exercise.
+    With the solution's functions, a notebook can be run to its end before everything is solved. A remark
+    is printed once for each exercise whose solution is used.
     """
 
     def __init__(self, chapter: Chapter, impl: str) -> None:
@@ -69,7 +69,7 @@ def code(chapter: int) -> Code:
 
 
 def check(number: str | int) -> CheckReport:
-    """Check a chapter or an exercise: what `minipaged check` shows.
+    """Check a chapter or an exercise, and return the report that `minipaged check` shows.
 
     Raises:
         CourseError: there is no chapter or exercise of that number.
@@ -81,7 +81,7 @@ def check(number: str | int) -> CheckReport:
 
 
 def bug(chapter: int, name: str) -> ModuleType:
-    """The chapter's functions, solved, with one bug in them.
+    """The functions of the chapter's solution, with one bug in them.
 
     Raises:
         CourseError: the chapter has no bug of that name, or the solutions are missing.

@@ -15,13 +15,13 @@ from minipaged.course.chapter import Chapter
 from minipaged.course.slides import OUTPUT_COLUMNS, lay_out
 
 CELL_SECONDS = 300
-"""Longer than any cell takes, even on a busy machine."""
+"""The time limit of a cell. No cell takes as long, even on a busy machine."""
 
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 def cells_of(chapter: Chapter) -> NotebookNode:
-    """The chapter as a notebook that is not executed. The same source gives the same notebook."""
+    """The chapter as a notebook that is not executed. The same source always gives the same notebook."""
     notebook = jupytext.read(folders.chapter_source(chapter), fmt="md")
     kept = [cell for cell in notebook.cells if cell.source.strip()]
     for number, cell in enumerate(kept):
@@ -53,16 +53,16 @@ def execute(notebook: NotebookNode, folder: Path, impl: str) -> NotebookNode:
         resources={"metadata": {"path": str(folder)}},
         record_timing=False,
         store_widget_state=False,
-        coalesce_streams=True,  # all that a cell prints is one output, also if it was flushed
+        coalesce_streams=True,  # all text of a cell becomes one output, even if it was flushed in between
     )
     executed = client.execute(env=environment)
-    # The kernel adds its version, but the outputs should be the same on every machine.
+    # The kernel adds its version, but the notebook should be the same on every machine.
     executed.metadata = NotebookNode({"kernelspec": NotebookNode(_KERNEL)})
     return executed
 
 
 def write_executed(chapter: Chapter) -> Path:
-    """Execute a chapter with the solutions, and write the notebook beside its source.
+    """Execute a chapter with the solutions, and write the notebook next to its source.
 
     Raises:
         CellExecutionError: a cell raised.

@@ -1,4 +1,4 @@
-"""The oracle: transformers' arithmetic, in float32 and with eager attention, on the embedded model."""
+"""The oracle: transformers' result for the embedded model, in float32 and with eager attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From pytest's items and errors to TestResults."""
+"""Turns pytest's items and errors into TestResults."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def number_of(item: pytest.Item) -> str | None:
 
 
 def place_of(item: pytest.Item) -> tuple[Chapter, Exercise | None]:
-    """The chapter of a test, and its exercise; `None` for the test in the engine.
+    """The chapter and the exercise of a test. For the test in the engine, the exercise is `None`.
 
     Raises:
         UsageError: the test has neither marker, or names an exercise or a function that does not exist.
@@ -51,7 +51,7 @@ def place_of(item: pytest.Item) -> tuple[Chapter, Exercise | None]:
 
 
 def impl_of(config: pytest.Config) -> str:
-    """Whose code is checked."""
+    """Whose code is checked: the value of `--impl`."""
     return str(config.getoption("--impl"))
 
 
@@ -62,7 +62,7 @@ def watched_by(item: pytest.Item) -> WatchedModule | None:
 
 
 def if_it_never_ends(item: pytest.Item) -> TestResult:
-    """The result that a test gets if it never ends, still without a text."""
+    """The result that a test gets if it never ends. Its text is still empty."""
     chapter, exercise = place_of(item)
     names = () if exercise is None else exercise.names
     return TestResult(
@@ -116,7 +116,7 @@ def result_of(item: pytest.Item, error: BaseException | None, printed: str = "")
 
 
 def _inside_a_kernel(error: BaseException | None) -> BaseException | None:
-    """The error itself, where Triton's interpreter has wrapped an error that a kernel raised."""
+    """Unwrap an error that a kernel raised and that Triton's interpreter has wrapped in its own error."""
     while type(error).__name__ == "InterpreterError" and error is not None and error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -1,4 +1,4 @@
-"""Progress: the state of every exercise, found by the tests and kept until a file changes."""
+"""Progress: the state of every exercise. The tests find it, and it is saved until a file changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def progress(
         chapters: the chapters; all if not given.
         before: called with the chapters whose tests have to be run, before the tests start.
         look: called during the run with the test that is running.
-        unsaved: called with a line of text if the results cannot be kept.
+        unsaved: called with a line of text if the results cannot be saved.
 
     Raises:
         CourseError: the tests could not be run.
@@ -53,9 +53,9 @@ def progress(
 def next_exercise(found: Sequence[tuple[Chapter, list[ExerciseResult]]]) -> Exercise | None:
     """The exercise to do next.
 
-    It is the first one that does not pass, from the last chapter on that has a passing one, since a reader
-    may start with any chapter. If there is none, it is the first one of all chapters. Stretch exercises come
-    after all others.
+    A reader may start with any chapter. So the search begins at the last chapter in which an exercise passes,
+    and goes on with the chapters before it. It returns the first exercise that does not pass, or a stretch
+    exercise if all others pass.
     """
     begun = [place for place, (_, results) in enumerate(found) if any(map(_passes, results))]
     here = begun[-1] if begun else 0

@@ -44,7 +44,8 @@ hypothesis.settings.register_profile(
     deadline=None,
     max_examples=60,
     report_multiple_bugs=False,
-    # Not `explain`, which tries each argument of the smallest case again: most of the time of a failing test.
+    # Without `explain`, which tries each argument of the smallest case again. That would take most of the
+    # time of a failing test.
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink),
 )
 
@@ -82,12 +83,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """If a user started this run by hand, run the tests in a second process: see `by_hand.py`.
+    """If a user started this run by hand, run the tests in a second process (see `by_hand.py`).
 
-    A run without paths is not a reader's: it runs the project's tests, with the solutions.
+    A run without paths was not started by a reader. It runs all tests of the project, with the solutions.
     """
     is_whole_project = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if not config.option.impl:  # now, because workers of pytest-xdist are told paths
+    if not config.option.impl:  # set now, because pytest-xdist gives its workers paths
         config.option.impl = "solutions" if is_whole_project else "mine"
     return None if is_whole_project or runs_by_itself(config) else run_watched_pytest(config)
 
@@ -107,8 +108,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """A property's settings are those of the moment when its file is read; the project's other tests have
-    their own."""
+    """Load the course's hypothesis settings while a test file is read.
+
+    A property gets the settings that are loaded when its file is read. The project's other tests have their
+    own settings.
+    """
     before = hypothesis.settings.get_current_profile_name()
     hypothesis.settings.load_profile("course")
     try:
@@ -137,7 +141,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=out)
 
 
-# What a test gets
+# The fixtures of a test
 
 
 def _implementation(request: pytest.FixtureRequest) -> Implementation:
@@ -145,9 +149,9 @@ def _implementation(request: pytest.FixtureRequest) -> Implementation:
 
 
 class _NotLoadedError(Exception):
-    """The code could not be loaded; the cause says why.
+    """The code could not be loaded. The error's cause says why.
 
-    pytest does not handle fixtures well that raise something other than an `Exception`.
+    pytest does not handle it well if a fixture raises something other than an `Exception`.
     """
 
 
@@ -172,7 +176,7 @@ def code(request: pytest.FixtureRequest) -> ModuleType:
 
 @pytest.fixture
 def resolved(request: pytest.FixtureRequest) -> ResolvedParts:
-    """The engine's parts, with those exercises of the chapter that are written."""
+    """The engine's parts, in which the chapter's written exercises replace the engine's own code."""
     source = _implementation(request)
     stopped = request.config.stash[_TIMEKEEPER].stopped
     with _loading():
@@ -185,7 +189,7 @@ def resolved(request: pytest.FixtureRequest) -> ResolvedParts:
 # The result of a test
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)  # inside pytest's own hooks, which clean up after a test
+@pytest.hookimpl(wrapper=True, trylast=True)  # inside pytest's own hooks, so that they clean up
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     timekeeper = item.config.stash[_TIMEKEEPER]
     _, exercise = place_of(item)

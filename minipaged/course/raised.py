@@ -21,10 +21,10 @@ from minipaged.course.expect import show
 from minipaged.course.implementation import Implementation
 
 _MOST_CHARACTERS = 60
-"""Most characters of an argument in a call. A longer argument is shown as a line of the state."""
+"""The most characters that an argument in a call may have. A longer one is shown as a line of the state."""
 
 _MOST_LINES = 8
-"""Most lines of an argument that is a list of long values."""
+"""The most lines that are shown of an argument that is a list of long values."""
 
 
 def one_line(error: BaseException) -> str:
@@ -37,8 +37,8 @@ def one_line(error: BaseException) -> str:
 def place_of(error: BaseException, code: Implementation, call: Call | None) -> str:
     """Where an error arose.
 
-    It is the innermost line of the checked code. If there is none, it is the first line of the function that
-    could not be called, and without a function the line of the chapter's test.
+    This is the innermost line of the checked code in the traceback. If there is none, it is the first line of
+    the function that could not be called. If there is no such function either, it is the line of the test.
     """
     frames = traceback.extract_tb(error.__traceback__)
     ours = [(each.filename, each.lineno or 0) for each in frames if each.filename == str(code.path)]
@@ -140,7 +140,7 @@ def _by_name(call: Call) -> dict[str, object]:
 
 
 def _typed(value: object, name: str) -> str:
-    """A value as the reader can type it; its name if that is too long or impossible."""
+    """A value as the reader can type it, or its name if the value is too long or cannot be typed."""
     if hasattr(value, "tolist") and hasattr(value, "dtype"):
         is_array = type(value).__module__ == "numpy"
         text = f"np.array({value.tolist()}, dtype=np.{value.dtype})" if is_array else ""  # pyright: ignore[reportAttributeAccessIssue]
@@ -173,7 +173,7 @@ def _is_pool(value: object) -> bool:
 
 
 def _drawn(chapter: Chapter, name: str, arguments: Mapping[str, object]) -> str:
-    """The chapter's own drawing (`draw_call` in its `drawn_calls.py`), or block tables with their counts."""
+    """The chapter's own drawing (`draw_call` in its `drawn_calls.py`), or else block tables and counts."""
     module = f"minipaged.course.ch{chapter.number:02}.drawn_calls"
     if importlib.util.find_spec(module) is not None:
         return importlib.import_module(module).draw_call(name, arguments)
@@ -187,6 +187,6 @@ def _drawn(chapter: Chapter, name: str, arguments: Mapping[str, object]) -> str:
     if not tables or not isinstance(counts, list):
         return ""
     free = None if pool is None else list(pool.free_queue)  # pyright: ignore[reportAttributeAccessIssue]
-    # Without marks on the counts: tables that this call does not get may name the blocks as well.
+    # The counts get no marks, since tables that are not arguments of this call may name the blocks, too.
     held = [block for block, count in enumerate(counts) if block and count]
     return draw_tables({**tables, "block": held, "count": [counts[block] for block in held]}, free=free)

@@ -1,4 +1,4 @@
-"""A chapter's results, kept until the reader's file or the chapter's tests change."""
+"""Saves a chapter's results until the reader's file or the chapter's tests change."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from minipaged.course.results import TestResult, read_results, write_results
 
 
 def remember(chapter: Chapter, results: Sequence[TestResult], digest: str) -> None:
-    """Keep the results of all tests of a chapter.
+    """Save the results of all tests of a chapter.
 
     Args:
         chapter: the chapter.
         results: the results of the reader's own code.
-        digest: hash of the files before the tests ran. A file that was saved meanwhile is then checked again.
+        digest: hash of the files before the tests ran. So a file that changes meanwhile is checked again.
 
     Raises:
         OSError: the results cannot be written, for example because the repository is read-only.
@@ -29,12 +29,12 @@ def remember(chapter: Chapter, results: Sequence[TestResult], digest: str) -> No
 
 
 def not_remembered(error: OSError) -> str:
-    """The line to show if the results cannot be kept."""
+    """The line to show if the results cannot be saved."""
     return f"This result is not remembered ({error}): `next` and `progress` will check again."
 
 
 def remembered(chapter: Chapter) -> list[TestResult] | None:
-    """The kept results for the files as they are now; `None` if there are none."""
+    """The saved results, if they are for the files as they are now; otherwise `None`."""
     folder = folders.state_folder()
     try:
         digest = json.loads((folder / f"{chapter.folder}.files.json").read_text(encoding="utf-8"))

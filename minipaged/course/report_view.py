@@ -29,8 +29,8 @@ class CheckReport(JupyterMixin):
     Attributes:
         chapter: the chapter that was checked.
         impl: whose code was checked.
-        results: in order.
-        remark: a further line to show, for example that the results could not be kept.
+        results: the results of the exercises, in order.
+        remark: a further line to show, for example if the results could not be saved.
     """
 
     chapter: Chapter
@@ -80,7 +80,7 @@ def states_table(chapter: Chapter, results: Sequence[ExerciseResult]) -> Table:
 
 
 def _what_is_missing(passing: ExerciseResult) -> str:
-    """What is missing from a test in the engine that passes."""
+    """Why a test in the engine is not done although it passes."""
     if passing.beside:
         are = "is" if len(passing.beside) == 1 else "are"
         return f"but {', '.join(passing.beside)} {are} wrong"
@@ -89,7 +89,7 @@ def _what_is_missing(passing: ExerciseResult) -> str:
 
 
 def parts_table(rows: Sequence[PartRow]) -> Table:
-    """A table of whose code the engine ran with."""
+    """A table that shows whose code ran for each part of the engine."""
     table = Table(title="The engine ran with", title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("part")
     table.add_column("exercise")

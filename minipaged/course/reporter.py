@@ -1,4 +1,4 @@
-"""What pytest shows at the end of a session: messages for what is wrong or to do, and the tables."""
+"""What pytest shows at the end of a session: messages about wrong and unwritten exercises, and the tables."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ WHOLE_FILE = "<module>"
 
 @dataclass(frozen=True)
 class PartRow:
-    """One line of the table of whose code ran.
+    """One row of the table that shows whose code ran.
 
     Attributes:
         whose: `"mine"`, `"solutions"`, `"engine"` or a folder; `"incomplete"` if the engine's own code ran
             because some functions of the exercise are missing.
-        num_calls: `None` if the engine's own code ran: its calls are not counted.
+        num_calls: number of calls; `None` if the engine's own code ran, since its calls are not counted.
         remark: how the part was made from the exercise, if it is not simply the function.
     """
 
@@ -36,21 +36,21 @@ class PartRow:
 
 @dataclass(frozen=True)
 class TestResult:
-    """One test.
+    """The result of one test.
 
     Attributes:
-        chapter: its number.
+        chapter: the chapter's number.
         exercise: the exercise's number; empty for the chapter's test in the engine.
         test: the test's name.
         line: its line in the test file, to order the results.
-        text: for *todo* one line, for *wrong* several; empty for *pass*.
-        parts: whose code ran, for the test in the engine.
+        text: one line for *todo*, several lines for *wrong*, and empty for *pass*.
+        parts: for the test in the engine, the rows that show whose code ran.
         blamed: the functions of the exercise that failed.
-        needs: functions and classes of earlier exercises that it called. For the test in the engine, those
-            that the engine ran with.
+        needs: functions and classes of earlier exercises that the test called. For the test in the engine,
+            those with which the engine ran.
         stopped: the functions that were running when the time was up or the process died. They are not called
             again. `WHOLE_FILE` means that the file was being read.
-        whole_file: whether the text is about the whole checked file. Then no exercise in it can be checked.
+        whole_file: whether the text is about the whole checked file. If so, no exercise in it can be checked.
     """
 
     __test__ = False  # pytest would collect it because of its name
@@ -80,13 +80,14 @@ class TestResult:
 
 @dataclass(frozen=True)
 class ExerciseResult:
-    """One exercise, or a chapter's test in the engine.
+    """The results of one exercise, or of a chapter's test in the engine.
 
     Attributes:
         exercise: `None` for the test in the engine.
         tests: the results of its tests, in the order of their file.
-        begin_with: a text that names failing functions of an earlier exercise which this one needs.
-        beside: for the test in the engine: the numbers of the chapter's exercises that are wrong.
+        begin_with: a text that names failing functions of an earlier exercise, which this exercise needs. The
+            reader should begin with them.
+        beside: the numbers of the chapter's wrong exercises. It is empty except for the test in the engine.
     """
 
     exercise: Exercise | None
@@ -109,18 +110,22 @@ class ExerciseResult:
 
     @property
     def is_done(self) -> bool:
-        """Whether it passes. The test in the engine also needs all parts, and no exercise that is wrong."""
+        """Whether the exercise passes.
+
+        The test in the engine is done only if, in addition, all parts come from the checked code, and no
+        exercise of the chapter is wrong.
+        """
         own, all_of_them = self.own_parts
         return self.state == "pass" and own == all_of_them and not self.beside
 
     @property
     def is_of_the_file(self) -> bool:
-        """Whether it is wrong because the file cannot be used."""
+        """Whether the exercise is wrong because the whole file cannot be used."""
         return any(test.whole_file for test in self.tests)
 
     @property
     def texts(self) -> list[str]:
-        """What to show: each *todo* line once, the first *wrong* test in full, the others as a number."""
+        """What to show: the first *wrong* test and the number of others, or else each *todo* line once."""
         wrong = [test for test in self.tests if test.state == "wrong"]
         if wrong and wrong[0].whole_file:
             return [wrong[0].text]
@@ -150,7 +155,7 @@ def texts_of(results: Iterable[ExerciseResult]) -> list[tuple[ExerciseResult, st
 
 
 def _also_wrong(wrong: Sequence[TestResult]) -> list[str]:
-    """How many more tests are wrong, and the name of one of them, without its parameters."""
+    """A line with the number of further wrong tests, and the name of one of them without its parameters."""
     names = [test.test.partition("[")[0] for test in wrong]
     if len(names) < 2:
         return []
@@ -171,7 +176,7 @@ def by_exercise(chapter: Chapter, results: Iterable[TestResult]) -> list[Exercis
 
 
 def _begin_with(result: ExerciseResult, grouped: Sequence[ExerciseResult]) -> str:
-    """Where to begin: functions of an earlier exercise that a wrong one needs, and that do not pass."""
+    """A text that says where to begin: at failing functions of an earlier exercise that this one needs."""
     needs = {name for test in result.tests if test.state == "wrong" for name in test.needs}
     for each in grouped:
         if each.exercise == result.exercise or each.exercise is None:
@@ -185,7 +190,7 @@ def _begin_with(result: ExerciseResult, grouped: Sequence[ExerciseResult]) -> st
 
 
 def _broken(tests: Iterable[TestResult]) -> set[str]:
-    """The functions that are blamed alone in some wrong test; if there are none, all that are blamed."""
+    """The functions that some wrong test blames alone. If there are none, all functions that are blamed."""
     blamed = [test.blamed for test in tests if test.state == "wrong"]
     return {names[0] for names in blamed if len(names) == 1} or {name for names in blamed for name in names}
 
@@ -196,5 +201,5 @@ def read_results(path: Path) -> list[TestResult]:
 
 
 def write_results(path: Path, results: Sequence[TestResult]) -> None:
-    """Write them, one JSON object in each line."""
+    """Write results, one JSON object in each line."""
     path.write_text("".join(f"{result.to_json()}\n" for result in results), encoding="utf-8")

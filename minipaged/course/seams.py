@@ -33,11 +33,11 @@ class Seam:
     """One exercise as a part of the engine.
 
     Attributes:
-        exercise: its number.
+        exercise: the exercise's number.
         part: the field of `Parts` that it fills.
-        adapt: makes the part from the chapter's module. It is often `lambda code: code.slot_mapping`, and an
-            adapter if the exercise is simpler than the engine's interface.
-        remark: how the part is made, if a reader would not expect it of this exercise.
+        adapt: makes the part from the chapter's module. It is often `lambda code: code.slot_mapping`. If the
+            exercise is simpler than the engine's interface, the part is an adapter.
+        remark: how the part is made, if a reader would not expect that this exercise fills it.
     """
 
     exercise: str
@@ -47,7 +47,7 @@ class Seam:
 
 
 class CountedCalls(Generic[P, R]):
-    """A function, or a class, that counts how often it was called."""
+    """Wraps a function or a class, and counts its calls."""
 
     def __init__(self, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -64,8 +64,8 @@ class ResolvedParts:
     """The parts of an engine that runs with a reader's code.
 
     Attributes:
-        parts: for `EngineConfig(parts=…)`.
-        whose: for each part that an exercise can fill, the exercise and whose code fills it.
+        parts: the parts, for `EngineConfig(parts=…)`.
+        whose: (part, exercise, whose code fills the part), for each part that an exercise can fill.
         counters: counts the calls of each part that comes from an exercise.
         remarks: how some parts are made from their exercise.
     """
@@ -81,7 +81,10 @@ class ResolvedParts:
         return tuple(exercise for part, exercise, _ in self.whose if part in self.counters)
 
     def used_by(self, config: EngineConfig) -> ResolvedParts:
-        """A copy without the parts that an engine with these settings never calls: it would refuse them."""
+        """A copy without the parts that an engine with these settings never calls.
+
+        The engine would refuse them.
+        """
         unused = unused_parts(config, self.parts)
         own = {each.name: each.default for each in fields(self.parts) if each.name in unused}
         return ResolvedParts(
@@ -107,7 +110,7 @@ def seams(chapter: Chapter) -> tuple[Seam, ...]:
 
 
 def resolve(implementations: Iterable[Implementation]) -> ResolvedParts:
-    """The parts made from the written exercises. If two chapters fill a part, the later one counts.
+    """The parts made from the written exercises. If two chapters fill the same part, the later is used.
 
     Raises:
         NotYet: no exercise is written.

@@ -5,8 +5,8 @@ follows from the cell:
 
 - A heading begins a slide (`##`), or a slide below it (`###`). So do tasks and cells of interview questions.
 - Other prose is speaker notes.
-- Code stays on the slide if it fits there with its output, or begins a slide below. On the slide of a task,
-  only its check follows.
+- Code stays on the slide if it fits there with its output. Otherwise it begins a slide below. On the slide of
+  a task, only the task's check follows.
 
 Heights are in pixels of a slide. With nbconvert's settings for reveal.js, a slide has 960 × 700. The numbers
 were measured in Chromium with nbconvert's style, in a window of 1280 × 720.
@@ -25,14 +25,14 @@ from markdown_it.token import Token
 from nbformat import NotebookNode
 
 SLIDE_HEIGHT = 675
-"""The most that the cells of a slide may take. The rest of its 700 pixels is a margin for estimates that are
-too low."""
+"""The largest height of a slide's cells, in pixels. The rest of the slide's 700 pixels is a margin for
+estimates that are too low."""
 
 CODE_COLUMNS = 71
-"""Most characters of a line of code. A longer line is cut off."""
+"""The most characters that a line of code may have. A longer line is cut off."""
 
 OUTPUT_COLUMNS = 62
-"""Most characters of a line of output. A longer line wraps or is cut off."""
+"""The most characters that a line of output may have. A longer line wraps or is cut off."""
 
 TASK = "> **Exercise"
 """The beginning of a task's cell."""
@@ -45,7 +45,8 @@ _IMAGE = re.compile(r"base64,([A-Za-z0-9+/=]+)")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
 _HEADINGS = {"h1": (136, 92, 22), "h2": (76, 54, 44), "h3": (56, 40, 60)}
-"""The height of a first line with its margins, the height of a further line, and characters in a line."""
+"""For each heading: the height of its first line with margins, that of a further line, and the number of
+characters in a line."""
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
@@ -73,7 +74,7 @@ def lay_out(cells: Sequence[NotebookNode]) -> None:
 
 
 def slides(cells: Sequence[NotebookNode]) -> Iterator[Slide]:
-    """The slides of cells that have their `slide_type`."""
+    """The slides that these cells form. Each cell has its `slide_type` already."""
     shown: list[NotebookNode] = []
     for cell in cells:
         kind = cell.metadata["slideshow"]["slide_type"]
@@ -125,7 +126,7 @@ def _output_height(output: NotebookNode) -> float:
 
 
 def prose_height(source: str) -> float:
-    """The height of Markdown, in pixels. A folded answer counts as folded."""
+    """The height of Markdown, in pixels. Of a folded answer, only the question counts."""
     height, opened, is_folded = 20.0, [], False
     rows: list[list[float]] = []
     for token in _MARKDOWN.parse(source):

@@ -1,4 +1,7 @@
-"""Functions that did not finish in a run of tests. They are not called again, so each costs its time once."""
+"""Functions that did not finish in a run of tests.
+
+They are not called again, so each of them costs the time limit only once.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Stopped:
             self.note(result)
 
     def note(self, result: TestResult) -> None:
-        """A test has ended: note the functions that were stopped in it, if any."""
+        """Record the functions that were stopped in a test that has ended, if any."""
         if result.stopped:
             self._exercises.add(result.exercise)
             self._functions.setdefault(result.chapter, set()).update(result.stopped)
@@ -36,7 +39,9 @@ class Stopped:
         return exercise is not None and exercise.number in self._exercises
 
     def refuse(self, code: Implementation, names: Collection[str]) -> None:
-        """Call this before these functions of a file are called, or before the file is read (`WHOLE_FILE`).
+        """Raise an error if one of these functions was stopped.
+
+        Call this before the functions are called, or with `WHOLE_FILE` before the file is read.
 
         Raises:
             StoppedError: one of the functions, or a function that they call, was stopped.

@@ -75,7 +75,7 @@ def regions(source: str) -> list[SolvedRegion]:
 
 
 def make_stub(source: str, keep: Collection[str] = ()) -> str:
-    """The exercise file of a solution file.
+    """Make the text of an exercise file from its solution file.
 
     Args:
         source: the solution file's text.
@@ -83,7 +83,7 @@ def make_stub(source: str, keep: Collection[str] = ()) -> str:
     """
     lines = source.splitlines()
     marked = regions(source)
-    # Helpers go if no exercise stays solved. If one does, it may need them.
+    # Helpers are removed if no exercise stays solved. An exercise that stays solved may need them.
     removes_helpers = not any(region.exercise in keep for region in marked)
     takes_out = False
     for region in reversed(marked):
@@ -104,7 +104,7 @@ def make_stub(source: str, keep: Collection[str] = ()) -> str:
 
 
 def without_markers(source: str) -> str:
-    """The solution as a reader sees it."""
+    """The solution without its markers, as a reader sees it."""
     return make_stub(source, keep={region.exercise for region in regions(source) if region.exercise})
 
 
@@ -113,7 +113,7 @@ def unwritten(source: str, filename: str = "<source>") -> dict[str, list[str]]:
 
     Args:
         source: the file's text.
-        filename: for the error.
+        filename: the file's name for the error.
 
     Raises:
         SyntaxError: the file is not Python.
@@ -155,13 +155,13 @@ def text_of(source: str, name: str) -> str:
     for path, node in _definitions(ast.parse(source)):
         if path == name:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            # Not `splitlines`, for which a form feed ends a line as well.
+            # Do not use `splitlines`, which also ends a line at a form feed.
             return "\n".join(source.split("\n")[first - 1 : node.end_lineno])
     raise CourseError(f"there is no {name} in this file")
 
 
 def names_behind(source: str, names: Collection[str]) -> frozenset[str]:
-    """These functions and classes, and those of the file that they use, directly or through others.
+    """These functions and classes, and all others of the file that they use, directly or indirectly.
 
     Raises:
         SyntaxError: the file is not Python.

@@ -1,10 +1,10 @@
-"""A limit for the time that a test takes, for endless loops and endless waiting.
+"""Limits the time that a test takes, because the checked code may loop or wait for ever.
 
 Time is wall-clock time, so sleeping counts. When the time is up, an error that no `except Exception` catches
-interrupts the test. The error comes again every second, for code that catches everything. If that does not
-help, a watchdog thread in C ends the process. This happens if C code holds the interpreter, or if there are
-no signals, as on Windows. The results so far are in the journal, and the process that started this one goes
-on from there (`watched.py`).
+interrupts the test. The error is raised again every second, because the test may catch it anyway. If that
+does not help, a watchdog thread in C ends the process. This happens if C code holds the interpreter, or if
+there are no signals, as on Windows. The results so far are in the journal, and the process that started this
+one goes on with the remaining tests (`watched.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import FrameType, TracebackType
 from typing import TextIO
 
 SECONDS = "MINIPAGED_TEST_SECONDS"
-"""The environment variable with the limit of a test; 0 for none."""
+"""The environment variable with a test's limit in seconds. 0 means no limit."""
 
 _DEFAULT = 60
 _AGAIN = 1.0
@@ -47,7 +47,7 @@ class LastResort:
 
     Attributes:
         traces: an open file to which the watchdog writes the threads' stacks.
-        before: called when time is up, before the first interruption; it may record what is known.
+        before: called when the time is up, before the first interruption. It may record what is known.
     """
 
     traces: TextIO
@@ -55,7 +55,7 @@ class LastResort:
 
 
 def default_seconds() -> str:
-    """The default of `--test-seconds`: the limit of a test."""
+    """The default of `--test-seconds`, from the environment if it sets a limit."""
     return os.environ.get(SECONDS) or str(_DEFAULT)
 
 
@@ -71,11 +71,12 @@ def is_debugged() -> bool:
 
 
 class time_limit:  # noqa: N801 (reads as the statement that it is)
-    """Raises `StoppedError` in a block that takes longer, even if the block catches it.
+    """Raises `StoppedError` if the `with` block takes too long, even if the block catches the interruption.
 
     Args:
-        seconds: 0 for no limit.
-        last_resort: without it, code that catches every interruption goes on.
+        seconds: the limit; 0 for no limit.
+        last_resort: ends the process if the interruptions do not help. Without it, a block that catches every
+            interruption goes on.
     """
 
     def __init__(self, seconds: float, last_resort: LastResort | None = None) -> None:
@@ -108,7 +109,7 @@ class time_limit:  # noqa: N801 (reads as the statement that it is)
         if self._stopped is None:
             self._stopped = took_too_long(self._seconds).with_traceback(_traceback_to(frame))
             if self._last_resort is not None:
-                # This runs in the middle of any code, so it must not raise anything but the interruption.
+                # A signal handler may run in the middle of any code, so it must raise only the interruption.
                 with contextlib.suppress(Exception):
                     self._last_resort.before(self._stopped)
         raise took_too_long(self._seconds)

@@ -1,4 +1,4 @@
-"""Timekeeper: applies the time limit in a run of tests, and keeps the journal and the stopped functions."""
+"""Timekeeper: applies the time limit in a run of tests, writes the journal, and notes stopped functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minipaged.course.stopped import Stopped
 from minipaged.course.time_limit import LastResort, StoppedError, forget_time_limit, is_debugged, time_limit
 
 _IN_ENGINE = 3
-"""A test in the engine may take this many times longer: the first one compiles the engine's loops."""
+"""A test in the engine may take this many times longer, because the first one compiles the engine's loops."""
 
 
 class Timekeeper:
@@ -27,7 +27,8 @@ class Timekeeper:
     Attributes:
         before: what an earlier process of this run wrote to the journal.
         stopped: the functions that are not called again.
-        journal: for the results, in the process that reports; `None` if no other process waits for them.
+        journal: where the results are written. It is `None` if no other process waits for them, and in the
+            workers of pytest-xdist.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -35,7 +36,7 @@ class Timekeeper:
         self.before, self.journal, self._traces = Record(), None, None
         if path is not None and not hasattr(config, "workerinput"):
             self.before = read_journal(path)
-            if self.before.status is not None:  # the earlier run finished
+            if self.before.status is not None:  # that run has finished, so this is a new one
                 self.before = Record()
                 path.unlink()
             self.journal = Journal(path)
@@ -45,13 +46,13 @@ class Timekeeper:
         self._known = {(each.chapter, each.exercise, each.test) for each in self.before.results}
 
     def has_result(self, item: pytest.Item) -> bool:
-        """Whether the test ran in the earlier process."""
+        """Whether the test ran in an earlier process of this run."""
         chapter, exercise = place_of(item)
         return (chapter.number, "" if exercise is None else exercise.number, item.name) in self._known
 
     @contextmanager
     def watching(self, item: pytest.Item) -> Iterator[None]:
-        """The block is a test or its setup, and is stopped when its time is up.
+        """Within the `with` block, a test or its setup runs. It is stopped when its time is up.
 
         Raises:
             StoppedError: it took too long.
@@ -66,18 +67,18 @@ class Timekeeper:
             yield
 
     def forget(self) -> None:
-        """The running test has no limit any more: a user looks at it in a debugger."""
+        """Remove the running test's limit, because a user looks at it in a debugger."""
         forget_time_limit()
         if self.journal is not None:
             self.journal.pauses()
 
     def found(self, result: TestResult) -> None:
-        """A test has ended."""
+        """Record that a test has ended."""
         if self.journal is not None:
             self.journal.found(result)
 
     def ends(self, status: int) -> None:
-        """The session has ended."""
+        """Record that the session has ended, with pytest's exit code."""
         if self.journal is not None:
             self.journal.ends(status)
         if self._traces is not None:

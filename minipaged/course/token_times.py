@@ -19,7 +19,7 @@ _MARKERS = "os^D"
 def seconds_per_token(
     stages: Sequence[int], lengths: Sequence[int], loaded: LoadedModel
 ) -> dict[int, list[float]]:
-    """Seconds for one token at each stage, after prompts of each length: the median of five.
+    """Measure the seconds per token at each stage, for a prompt of each length: the median of five tokens.
 
     The stages take turns, so that other load on the machine affects all of them.
     """
@@ -49,7 +49,7 @@ def _seconds(engine: LLMEngine, length: int) -> float:
 def draw_token_times(
     title: str, lengths: Sequence[int], times: Mapping[int, Sequence[float]], names: Mapping[int, str]
 ) -> None:
-    """One line for each stage: milliseconds per token over the length of the sequence.
+    """Draw milliseconds per token over the length of the sequence, with one line for each stage.
 
     Args:
         title: what the figure shows, as a sentence.
@@ -63,7 +63,7 @@ def draw_token_times(
         line = f"{_MARKERS[number]}{STYLES[number]}"
         ax.plot(lengths, [1e3 * each for each in measured], line, color=COLOURS[5 - number])
         y = 1e3 * measured[-1]
-        # A line that ends at the top has its name on the left; other lines have it above.
+        # A line that ends at the top has its name to the left of its end. Other names are above the line.
         if y > 0.9 * highest:
             ax.text(lengths[-1] - 0.06 * lengths[-1], y, names[stage], ha="right", va="top")
         else:

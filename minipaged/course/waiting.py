@@ -16,7 +16,7 @@ class TestInTime:
     """A test that is running.
 
     Attributes:
-        exercise: the exercise's number; the chapter's number for its test in the engine.
+        exercise: the exercise's number, or `chapter 4` for the test of chapter 4 in the engine.
         test: the test's name, without its parameters.
         seconds: how long it has been running.
         limit: seconds after which it is stopped; 0 for never.
@@ -41,11 +41,11 @@ class TestInTime:
 
 
 Look = Callable[[TestInTime], None]
-"""Called many times in a second while tests run."""
+"""A function that is called many times a second with the running test."""
 
 
 def every_ten_seconds(stream: TextIO) -> Look:
-    """Writes a line for every ten seconds of a test, for streams that cannot rewrite a line."""
+    """A `Look` that writes a line for every ten seconds of a test, for streams that cannot rewrite a line."""
     shown: list[tuple[str, str, int]] = []
 
     def look(running: TestInTime) -> None:

@@ -7,7 +7,7 @@ this file is run as a script.
 
 On macOS and Windows, where forking is not safe, there is no such process, and each run starts from nothing.
 
-    python -P warm.py MODULE …        reads requests from stdin, answers on stdout: lines of JSON
+    python -P warm.py MODULE …        reads requests from stdin, and answers on stdout, as lines of JSON
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 SLOW_IMPORTS = ("numpy", "hypothesis", "pytest", "torch", "transformers.models.llama.modeling_llama")
-"""No modules of this project: see above."""
+"""The modules that the process imports. None belongs to this project, for the reason above."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Request:
         arguments: pytest's arguments.
         folder: the folder to run in.
         output: the file for its output.
-        environment: its environment variables, including those that the notebook has set since.
+        environment: pytest's environment variables, including those that the notebook has set later.
     """
 
     arguments: Sequence[str]
@@ -53,7 +53,7 @@ class WarmProcessDiedError(Exception):
 
 
 class WarmProcess:
-    """The notebook's handle of the process, which ends with the notebook's own process.
+    """The notebook's handle of the warm process, which ends with the notebook's own process.
 
     Raises:
         OSError: the process could not be started.
@@ -75,15 +75,15 @@ class WarmProcess:
         return self._process.poll() is None
 
     def begin(self, request: Request) -> WarmRun | None:
-        """Start pytest; `None` if the process is gone.
+        """Start pytest in a child. Returns `None` if the process is gone.
 
         Raises:
-            KeyboardInterrupt: nothing was started, and the process is gone.
+            KeyboardInterrupt: Ctrl-C was pressed. Nothing was started, and the process is gone.
         """
         try:
             child = self._ask(asdict(request))
         except BaseException:
-            self._process.terminate()  # the pending answer would be taken for a later one
+            self._process.terminate()  # its pending answer would be taken for a later one
             self.close()
             raise
         return None if child is None else WarmRun(self, child)
@@ -159,7 +159,7 @@ class WarmRun:
 
 @functools.cache
 def _shared() -> list[WarmProcess]:
-    """The warm process of this process, if there is one."""
+    """A list with the warm process that this process has started, or an empty list."""
     return []
 
 
@@ -170,7 +170,7 @@ def begin_warm(request: Request) -> WarmRun | None:
         The run; `None` if there is no warm process, and the run has to start in another way.
 
     Raises:
-        KeyboardInterrupt: nothing was started.
+        KeyboardInterrupt: Ctrl-C was pressed, and nothing was started.
     """
     if sys.platform != "linux":
         return None
@@ -186,14 +186,14 @@ def serve(modules: Sequence[str]) -> None:
     """The main loop of the warm process. It ends when its stdin ends."""
     for name in modules:
         importlib.import_module(name)
-    gc.freeze()  # what is imported stays: a run that collects garbage need not look through it
+    gc.freeze()  # the garbage collector of a run can skip what is imported, since it stays
     signal.signal(signal.SIGTERM, _end)
     while line := sys.stdin.readline():
         child = os.fork()
         if not child:
             _become_pytest(Request(**json.loads(line)))
         try:
-            with contextlib.suppress(PermissionError):  # the child sets it as well, since either may be first
+            with contextlib.suppress(PermissionError):  # the child does the same, since either may be first
                 os.setpgid(child, child)
             print(child, flush=True)
             _, status = os.waitpid(child, 0)
@@ -234,4 +234,4 @@ def _become_pytest(request: Request) -> None:
 
 if __name__ == "__main__":
     serve(sys.argv[1:])
-    os._exit(0)  # without cleaning up: torch takes long, and a closing notebook waits for this
+    os._exit(0)  # skips torch's slow clean-up, because a closing notebook waits for this process

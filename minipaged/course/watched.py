@@ -1,6 +1,7 @@
 """Test runs that always finish: one process runs the tests, and another one watches it.
 
-The process that runs the tests keeps a journal, and ends itself if a test takes too long (`time_limit.py`).
+The process that runs the tests writes its results to a journal, and ends itself if a test takes too long
+(`time_limit.py`).
 The watching process reads in the journal which test that was, adds the test's result, and starts a new
 process for the remaining tests.
 """
@@ -26,12 +27,12 @@ from minipaged.course.waiting import Look, TestInTime
 
 _POLL = 0.1
 _SECONDS_TO_END = 10.0
-"""How long a process may take to end after its last test: threads of the checked code may keep it alive."""
+"""How long a process may take to end after its last test. Threads of the checked code may keep it alive."""
 
 _SECONDS_TO_SUM_UP = 5.0
 _PYTESTS_CODES = range(6)
 _FRAME = re.compile(r'  File "(.+)", line ([0-9]+) in (.+)')
-"""A line that the watchdog writes."""
+"""Matches a line of a stack that the watchdog has written."""
 
 
 class Process(Protocol):
@@ -42,7 +43,7 @@ class Process(Protocol):
         ...
 
     def end(self) -> None:
-        """Let the process sum up if it can, or kill it, and wait for its end."""
+        """Let the process show its results if it can, otherwise kill it. Wait for its end."""
         ...
 
 
@@ -51,7 +52,8 @@ class Spawned:
 
     Args:
         command: program and arguments.
-        sums_up: whether it shows its results and ends by itself on Ctrl-C, which it also receives.
+        sums_up: whether the process shows its results and ends by itself after Ctrl-C. A Ctrl-C in the
+            terminal reaches this process, too.
         options: options of `subprocess.Popen`.
     """
 

@@ -25,7 +25,7 @@ class Mutant:
 
     Attributes:
         exercise: the exercise whose tests catch it.
-        name: the bug in a few words, as an identifier: `copies_after_the_write`.
+        name: the bug in a few words, as an identifier such as `copies_after_the_write`.
         old: text of the solution that occurs exactly once in this exercise's marked bodies.
         new: the text that replaces it.
     """
@@ -37,7 +37,7 @@ class Mutant:
 
 
 def mutants(chapter: Chapter) -> tuple[Mutant, ...]:
-    """The chapter's zoo."""
+    """The wrong solutions of a chapter."""
     return importlib.import_module(f"minipaged.course.ch{chapter.number:02}.zoo").MUTANTS
 
 

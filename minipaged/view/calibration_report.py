@@ -1,4 +1,4 @@
-"""A calibration as tables: the fit, and predictions beside what was measured."""
+"""A calibration as tables: the fit, and the predictions next to the measurements."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _table(prediction: Prediction) -> WholeTable:
 
 
 def compared(prediction: Prediction) -> Iterator[tuple[str, float, float]]:
-    """What is compared: a name, the prediction, and what was measured."""
+    """Yield each quantity to compare: its name, the predicted value, and the measured value."""
     predicted, measured = prediction.predicted, prediction.measured
     yield "steps", predicted.num_steps, measured.num_steps
     yield "preemptions", predicted.num_preemptions, measured.num_preemptions

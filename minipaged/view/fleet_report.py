@@ -21,8 +21,8 @@ class FleetSize:
 
     Attributes:
         rate: requests per second of the whole load.
-        targets: the targets.
-        knee: the largest rate at which one replica keeps them.
+        targets: the latency targets.
+        knee: the largest rate at which one replica meets the targets.
         num_replicas: the rate divided by the knee, rounded up.
         devices_per_replica: devices of one replica.
         routed: the whole fleet, simulated with each way of routing; empty with a single replica.

@@ -1,4 +1,4 @@
-"""The ladder as a picture."""
+"""The ladder, which compares the engine's stages, as a picture."""
 
 from __future__ import annotations
 

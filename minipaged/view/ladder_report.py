@@ -1,4 +1,4 @@
-"""The ladder as tables and bars for a terminal of 80 columns."""
+"""The ladder, which compares the engine's stages, as tables and bars for a terminal of 80 columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated figures as pictures: our numbers as bars, the paper's as marks beside them."""
+"""Simulated figures as pictures: our numbers are bars, and the paper's are marks on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minipaged.view.labels import COLOURS
 
 
 def plot_paper(figures: Sequence[PaperFigure], path: Path) -> None:
-    """Draw one panel for each figure. The ending of `path` decides the format.
+    """Draw one subplot for each figure. The ending of `path` decides the format.
 
     Args:
         figures: the figures, at least one.

@@ -1,4 +1,4 @@
-"""A simulated figure as a table: the paper's numbers beside ours."""
+"""A simulated figure as a table: the paper's numbers next to ours."""
 
 from __future__ import annotations
 

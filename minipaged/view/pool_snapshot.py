@@ -136,7 +136,10 @@ class PoolSnapshot:
 
     @cached_property
     def num_unused_slots(self) -> int:
-        """Slots of used blocks that hold no token. All are in sequences' last blocks: the waste of paging."""
+        """The number of slots in used blocks that hold no token.
+
+        All are in sequences' last blocks. They are the waste of paging.
+        """
         return sum(self.block_size - block.num_filled for block in self.blocks if block.state == "used")
 
     def _count(self, state: BlockState) -> int:

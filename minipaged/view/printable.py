@@ -6,8 +6,8 @@ import unicodedata
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
-# Control, format (among them the marks that reverse the direction of writing), surrogate, private
-# and unassigned characters, and the two separators that break a line.
+# Control characters, format characters, surrogate, private and unassigned characters, and the two separators
+# that break a line. The format characters include marks that reverse the direction of writing.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # Some scripts use joiners within words, and emoji contain them.
 _SAFE_FORMATS = frozenset("\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}")

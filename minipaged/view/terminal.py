@@ -21,10 +21,10 @@ from minipaged.view.labels import Labels
 from minipaged.view.pool_snapshot import PoolSnapshot, RequestSnapshot
 
 MOST_ROWS = 24
-"""Largest number of rows of blocks. Further blocks are not drawn, only counted."""
+"""The most rows of blocks that are drawn. Further blocks are only counted."""
 
 MOST_SEQUENCES = 16
-"""Largest number of sequences that are drawn of each queue."""
+"""The most sequences of each queue that are drawn."""
 
 _HEADING = Style(bold=True)
 _QUIET = Style(dim=True)
@@ -175,6 +175,9 @@ def _lines(parts: list[Text], width: int) -> Iterator[Text]:
 
 
 def _cells_per_row(width: int) -> int:
-    """How many cells fit. With 8 or more, a multiple of 8, so that block numbers are easy to find."""
+    """How many cells fit into a row.
+
+    From 8 on, the number is rounded down to a multiple of 8, so that block numbers are easy to find.
+    """
     cells = max(1, width // (CELL_WIDTH + 1))
     return cells if cells < 8 else cells // 8 * 8

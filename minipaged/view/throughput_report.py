@@ -11,7 +11,7 @@ from minipaged.view.whole_table import WholeTable
 
 NOTHING = "–"
 SHORT = ("absent", "not loaded", "ended before")
-"""Failures that fit into the table. The last lines of the report explain them."""
+"""Failures whose names fit into the table. The last lines of the report explain them."""
 
 
 def throughput_report(result: ThroughputResult) -> RenderableType:

@@ -1,4 +1,4 @@
-"""Tables whose numbers are never cut: where a terminal is too narrow for one, each row becomes a sentence."""
+"""Tables whose numbers are never cut. If a terminal is too narrow for one, each row becomes a sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class WholeTable:
     """A plain table of numbers under a title.
 
     Args:
-        title: shown above it.
+        title: the title, which is shown above the table.
         headings: the headings of the columns. The first may be empty.
     """
 
@@ -30,7 +30,7 @@ class WholeTable:
         self._rows: list[tuple[str, ...]] = []
 
     def add_row(self, *cells: str) -> None:
-        """A cell for each heading."""
+        """Add a row with a cell for each heading."""
         self._rows.append(cells)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

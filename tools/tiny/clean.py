@@ -75,7 +75,7 @@ def clean(stories: Iterable[Story]) -> Cleaned:
     known: set[int] = set()
     for story in stories:
         text = normalise(story.text)
-        if story.finish_reason != "stop":  # cut off, so it ends with its last whole sentence
+        if story.finish_reason != "stop":  # cut off, so keep only whole sentences
             text = before_repeat(text, REPEATED_WORDS)
         reason = fault(text)
         # Openings are drawn from short lists. They say nothing about whether a story is new.

@@ -4,8 +4,8 @@
 
 Each story takes two requests. The first continues a given opening for 50 to 130 tokens. It is aborted as
 soon as it repeats itself. The prompt of the second request consists of the first request's complete
-sentences and the first words of an ending. So the prefix cache has most of it. The second request ends at
-the end of its paragraph.
+sentences and the first words of an ending. So the prefix cache has most of this prompt already. The second
+request ends at the end of its paragraph.
 
 The shard and the story's number alone determine a story; other stories in the batch do not matter. A shard
 is one file of JSON lines, and each finished story is appended to it. An interrupted run can be started again
@@ -196,7 +196,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64, help="stories at a time (default: %(default)s)")
     arguments = parser.parse_args()
     console = Console()
-    # A request has about 300 tokens at most. The rest of the pool keeps cached bodies for their endings.
+    # A request has about 300 tokens at most. The rest of the pool caches the bodies of stories, which their
+    # second requests need again.
     engine = LLMEngine(
         EngineConfig(
             model="smollm2-135m",

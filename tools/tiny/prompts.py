@@ -1,6 +1,6 @@
 """The requests for stories: prompts, openings and closings, all drawn from small lists.
 
-Each story has a main character. Its first words and the first words of its end are given, which makes a small
+Each story has a main character. The first words of the story and of its end are given, which makes a small
 model's stories more coherent. The opening shows how short the sentences should be. After words such as "in
 the end", the model completes the sentence and stops.
 """

@@ -12,7 +12,7 @@ import re
 from tools.tiny.prompts import BOYS, GIRLS, PETS
 
 _WORDS_AS_WELL = {"Will"}
-"""Names that are also common words. "Will" begins questions, so it is never treated as a name."""
+"""Names that are also common words. "Will" begins questions, so it is not treated as a name."""
 _LISTS = tuple(tuple(name for name in names if name not in _WORDS_AS_WELL) for names in (GIRLS, BOYS, PETS))
 _LIST_OF = {name: names for names in _LISTS for name in names}
 _NAME = re.compile(rf"\b({'|'.join(_LIST_OF)})\b")

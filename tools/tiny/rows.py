@@ -46,7 +46,7 @@ def evaluation_rows(documents: Sequence[Sequence[int]], rows: int) -> Iterator[t
 
     Yields:
         Inputs and labels, int64 `[B, T]`, with B up to `rows`. Labels are already shifted by one token. They
-        are `IGNORED` behind a document's end.
+        are `IGNORED` after a document's end.
     """
     ordered = sorted(documents, key=len)
     for start in range(0, len(ordered), rows):

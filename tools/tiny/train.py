@@ -84,7 +84,7 @@ def train(corpus: Path, folder: Path, settings: Settings, console: Console) -> N
         console.print(f"continues after step {run.step:,} from {checkpoint}")
     training_loss = _run(run, held_out, checkpoint, console)
 
-    # Report the loss of the model that is shipped, so after rounding to float16.
+    # Round to float16 first, so that the reported loss is that of the model that is shipped.
     run.model.half().float()
     loss = held_out_loss(run.model, held_out)
     num_bytes = sum(len(text.encode()) for text in held_out_texts)

@@ -71,7 +71,7 @@ class Settings:
 
 
 def new_model(settings: Settings, vocab_size: int) -> LlamaForCausalLM:
-    """The model with fresh weights, float32, in Hugging Face's implementation."""
+    """A new model with random float32 weights, in Hugging Face's implementation."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(settings.seed)
@@ -141,8 +141,8 @@ class Training:
 
     Attributes:
         step: number of finished steps.
-        lengthened_at: steps at which the run's length was changed, if the new length would have given other
-            learning rates or contexts to the steps before.
+        lengthened_at: steps at which the run's length was changed. A change is recorded only if the new
+            length would have given earlier steps other learning rates or contexts.
     """
 
     def __init__(self, settings: Settings, draw: DrawDocument, vocab_size: int) -> None:

@@ -1,7 +1,8 @@
-"""Ten runs of the engine with one thing wrong, to be found from their traces alone.
+"""Incidents: ten runs of the engine, each with one fault, which the reader finds from the trace alone.
 
-`minipaged incident 3` shows one as an engineer on call gets it: the symptom, a question, the trace. The fault
-of each is in `memory`, `queueing` or `caching`, with the function that computes the answer from the trace.
+`minipaged incident 3` shows an incident as an engineer on call sees it: the symptom, a question and the
+trace. Each fault is in `memory`, `queueing` or `caching`, next to the function that computes the answer from
+the trace.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def incident(number: int) -> Incident:
     """An incident by its number, from 1.
 
     Raises:
-        CourseError: there is none of that number.
+        CourseError: there is no incident of that number.
     """
     if not 1 <= number <= len(INCIDENTS):
         raise CourseError(f"there are incidents 1 to {len(INCIDENTS)}, and no {number}")

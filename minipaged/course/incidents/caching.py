@@ -18,7 +18,7 @@ from minipaged.trace.trace import Trace
 
 
 def timestamp(observer: Observer) -> None:
-    """The same instructions for each request, and the time of day in front of them."""
+    """All prompts have the same instructions, but each prompt begins with the time of day."""
     draw = random.Random(71)
     instructions = story(draw, 8)
     config = EngineConfig(num_blocks=129, max_model_len=512)
@@ -32,7 +32,7 @@ def timestamp(observer: Observer) -> None:
 
 
 def salts(observer: Observer) -> None:
-    """One template for all tenants, and a salt for each tenant."""
+    """All tenants use the same template, but each tenant has its own cache salt."""
     draw = random.Random(73)
     template = story(draw, 8)
     config = EngineConfig(num_blocks=257, max_model_len=512)
@@ -44,12 +44,12 @@ def salts(observer: Observer) -> None:
 
 
 def _head_first(table: Table, ref_cnt: list[int]) -> list[int]:
-    """The engine's `free`, in the order of the table."""
+    """The engine's `free`, except that it frees the blocks in the order of the table."""
     return copy_on_write.free(table, ref_cnt)[::-1]
 
 
 def heads_first(observer: Observer) -> None:
-    """Freed prompts are evicted from their heads on, and without its head a prefix cannot be found."""
+    """Freed prompts lose their first blocks first, and a prefix without its first block cannot be found."""
     draw = random.Random(79)
     openings = [story(draw, 10) for _ in range(4)]
     config = EngineConfig(num_blocks=40, max_model_len=512, parts=Parts(free=_head_first))
@@ -94,7 +94,7 @@ def find_timestamp(trace: Trace) -> Finding:
 
 
 def find_salts(trace: Trace) -> Finding:
-    """Why a request of another tenant misses, found by ruling out the other choices."""
+    """Why a request of another tenant misses the cache, found by ruling out the other choices."""
     prompts, size = list(_prompts(trace).values()), trace.engine.block_size
     first = prompts[0]
     other = next(each for each in prompts if each.cache_salt != first.cache_salt)
@@ -126,8 +126,8 @@ HEAD_CHOICES = ("the first one", "the last one", "the one that fewest requests h
 
 def find_heads_first(trace: Trace) -> Finding:
     """Which end of a freed prompt is evicted first."""
-    index_of: dict[int, tuple[int, int]] = {}  # block -> its sequence, and its place there
-    evicted: dict[int, list[int]] = {}  # sequence -> the places of its evicted blocks, in order
+    index_of: dict[int, tuple[int, int]] = {}  # block -> its sequence, and its index in the sequence
+    evicted: dict[int, list[int]] = {}  # sequence -> the indices of its evicted blocks, in order
     for event in trace.events:
         if isinstance(event, BlockStored):
             index_of[event.block_id] = (event.seq_id, event.index)

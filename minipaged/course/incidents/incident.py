@@ -16,7 +16,7 @@ class Finding:
 
     Attributes:
         answer: a number, the id of a request, or the letter of a choice.
-        explanation: why, with the steps to look at.
+        explanation: why the answer is right, with the steps to look at.
         tolerance: how far a number may be from `answer`.
     """
 
@@ -28,7 +28,7 @@ class Finding:
         """Whether an answer is right.
 
         Raises:
-            CourseError: the answer is a number, and `given` is none.
+            CourseError: the answer is a number, and `given` is not.
         """
         text = given.strip().rstrip("%").strip().lower()
         if isinstance(self.answer, str):
@@ -45,9 +45,9 @@ class Incident:
     """One incident.
 
     Attributes:
-        symptom: what its users complain of, in two sentences.
+        symptom: what the engine's users complain of, in two sentences.
         question: what to find out.
-        run: runs the engine, whose observer it is given.
+        run: runs the engine. Its argument is the observer to attach to the engine.
         find: finds the answer in the trace of the run.
         choices: the possible answers, if there is a choice. They are called a, b, c and so on.
     """

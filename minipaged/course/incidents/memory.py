@@ -20,7 +20,7 @@ from minipaged.trace.trace import Trace
 
 
 class _LosesABlock:
-    """The engine's `free`, but the last block of an aborted request does not come back."""
+    """The engine's `free`, except that the last block of an aborted request is never freed."""
 
     def __init__(self) -> None:
         self._is_aborting = False
@@ -36,7 +36,7 @@ class _LosesABlock:
 
 
 def leak(observer: Observer) -> None:
-    """Clients that go away take a block with them."""
+    """Each request that is aborted because its client went away loses a block of the pool."""
     draw, fault = random.Random(11), _LosesABlock()
     config = EngineConfig(num_blocks=65, max_model_len=256, parts=Parts(free=fault.free))
     arrivals = []
@@ -49,7 +49,7 @@ def leak(observer: Observer) -> None:
 
 
 def thrashing(observer: Observer) -> None:
-    """A batch limit that the pool cannot hold: requests are preempted again and again."""
+    """The batch limit admits more requests than the pool holds, so they are preempted again and again."""
     draw = random.Random(23)
     config = EngineConfig(num_blocks=33, max_model_len=256, max_num_seqs=32, enable_prefix_caching=False)
     arrivals = [
@@ -60,7 +60,7 @@ def thrashing(observer: Observer) -> None:
 
 
 def large_blocks(observer: Observer) -> None:
-    """Blocks of 128 tokens, for chats of 30 to 60."""
+    """Blocks have 128 tokens, but chats have only 30 to 60."""
     draw = random.Random(37)
     config = EngineConfig(num_blocks=13, block_size=128, max_model_len=256, preemption_mode="never")
     arrivals = [
@@ -70,7 +70,7 @@ def large_blocks(observer: Observer) -> None:
 
 
 def idle_pool(observer: Observer) -> None:
-    """Requests are admitted by the most that they may ask for, and they end long before it."""
+    """Requests are admitted by their largest possible length, but they end long before it."""
     draw = random.Random(41)
     config = EngineConfig(num_blocks=129, max_model_len=512, preemption_mode="never")
     short = SamplingParams(temperature=0, max_tokens=400, stop=["."], min_tokens=6)
@@ -92,7 +92,7 @@ def wide_beams(observer: Observer) -> None:
 
 
 def find_leak(trace: Trace) -> Finding:
-    """Blocks that no table names, and that the engine does not count as free."""
+    """How many blocks no table names, although the engine does not count them as free."""
     ends = [event for event in trace.events if isinstance(event, StepFinished)]
     lost = [_num_unheld(trace.at(end.step)) - end.num_free for end in ends]
     first = next(end.step for end, count in zip(ends, lost, strict=True) if count)
@@ -106,7 +106,7 @@ def find_leak(trace: Trace) -> Finding:
 
 
 def _num_unheld(state: TraceState) -> int:
-    """How many blocks should be free: those that no table names. The null block is not one of them."""
+    """How many blocks should be free, because no table names them. The null block does not count."""
     return sum(block.ref_cnt == 0 for block in state.blocks)
 
 
@@ -131,7 +131,7 @@ def find_thrashing(trace: Trace) -> Finding:
 
 
 def find_large_blocks(trace: Trace) -> Finding:
-    """The share of empty slots in used blocks, when most blocks are used."""
+    """The share of empty slots in used blocks, after the step with the most used blocks."""
     fullest = min(trace.waste(), key=lambda each: each.slots.free)
     used = fullest.slots.num_slots - fullest.slots.free
     empty = 100 * (1 - fullest.slots.token_states / used)
@@ -147,7 +147,7 @@ def find_large_blocks(trace: Trace) -> Finding:
 
 
 def find_idle_pool(trace: Trace) -> Finding:
-    """The largest share of the pool in use while a request waited."""
+    """The largest share of the pool that was in use while a request waited."""
     usable = trace.engine.num_blocks - 1
     states = [trace.at(step) for step in range(1, trace.num_steps + 1)]
     busiest = max((state for state in states if state.waiting), key=lambda state: usable - state.num_free)
@@ -170,7 +170,7 @@ def _sequences(states: list[TraceState]) -> Iterator[SequenceState]:
 
 
 def find_wide_beams(trace: Trace) -> Finding:
-    """The request with the most blocks in a step in which others wait."""
+    """The request that holds the most blocks in any step in which other requests wait."""
     most, holder, when = 0, "", 0
     for step in range(1, trace.num_steps + 1):
         state = trace.at(step)

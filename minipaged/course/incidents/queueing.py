@@ -1,4 +1,4 @@
-"""Incidents in which somebody waits too long."""
+"""Incidents in which a request waits too long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minipaged.trace.trace import Trace
 
 
 def whole_prompts(observer: Observer) -> None:
-    """Without chunks, a long prompt waits for a step that is all its own, and the others wait behind it."""
+    """Without chunked prefill, a long prompt waits for a nearly empty step, and others wait behind it."""
     draw = random.Random(61)
     config = EngineConfig(
         num_blocks=257, max_model_len=512, max_num_batched_tokens=512, enable_chunked_prefill=False
@@ -29,7 +29,7 @@ def whole_prompts(observer: Observer) -> None:
 
 
 def starvation(observer: Observer) -> None:
-    """Urgent requests arrive as fast as they are served, so that one which is not urgent never runs."""
+    """Urgent requests arrive as fast as they are served, so a request that is not urgent waits for long."""
     draw = random.Random(67)
     config = EngineConfig(num_blocks=129, max_model_len=256, max_num_seqs=4, scheduling_policy="priority")
     arrivals = [
@@ -40,7 +40,7 @@ def starvation(observer: Observer) -> None:
 
 
 def find_whole_prompts(trace: Trace) -> Finding:
-    """The request at the head of the queue in most of the steps that leave half of their budget unused."""
+    """The request that is at the queue's head in most of the steps that leave half their budget unused."""
     heads: Counter[str] = Counter()
     steps: dict[str, list[int]] = {}
     for step in range(1, trace.num_steps + 1):

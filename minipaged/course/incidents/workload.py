@@ -34,7 +34,7 @@ _ENDINGS = (
 
 
 def story(draw: random.Random, num_sentences: int) -> str:
-    """The beginning of a story that the embedded model can go on with."""
+    """The beginning of a story that the embedded model can continue."""
     sentences = []
     for _ in range(num_sentences):
         name, thing, place = draw.choice(_NAMES), draw.choice(_THINGS), draw.choice(_PLACES)
@@ -47,9 +47,9 @@ class Arrival:
     """One client.
 
     Attributes:
-        step: it asks just before this step, counted from 0.
-        prompt, params, priority: its request.
-        leaves: its request is aborted just before this step, if it is not finished by then.
+        step: the client's request arrives just before this step. Steps count from 0.
+        prompt, params, priority: the request.
+        leaves: the request is aborted just before this step, if it is not finished by then.
     """
 
     step: int
@@ -85,5 +85,5 @@ def play(
 
 
 def exactly(num_tokens: int) -> SamplingParams:
-    """Greedy, and so many tokens."""
+    """Sampling parameters for greedy decoding of exactly this many tokens."""
     return SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
