@@ -163,7 +163,13 @@ def _pytest(folder: Path, text: str, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_hears_interrupts,
     )
+
+
+def _hears_interrupts() -> None:
+    """Undo what a shell does to a command in the background, which would not hear Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def test_pytest_goes_on_with_the_others_in_a_new_process(tmp_path: Path) -> None:
