@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check changed exercises, and draw the whole course."""
+    """Check the exercises that have changed, then print an overview of the whole course."""
     from minipaged.course.progress import next_exercise
     from minipaged.course.progress_view import ProgressView
 

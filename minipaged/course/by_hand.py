@@ -43,7 +43,7 @@ def runs_by_itself(config: pytest.Config) -> bool:
         or is_debugged()
         or option.usepdb
         or option.trace
-        or config.invocation_params.plugins  # a program called `pytest.main`, and we cannot start it again
+        or config.invocation_params.plugins  # a program called `pytest.main`, and cannot be restarted
         or hasattr(config, "workerinput")
         or getattr(option, "numprocesses", None)  # pytest-xdist watches its workers itself
         or getattr(option, "dist", "no") != "no"

@@ -1,4 +1,4 @@
-"""Progress: the state of every exercise. The tests find it, and it is saved until a file changes."""
+"""Progress: the state of every exercise. Tests determine a state, which is cached until a file changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Timekeeper: applies the time limit in a run of tests, writes the journal, and notes stopped functions."""
+"""Timekeeper: applies the time limit in a run of tests, writes the journal of results, and records which
+functions were stopped at the limit.
+"""
 
 from __future__ import annotations
 

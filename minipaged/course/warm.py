@@ -39,7 +39,8 @@ class Request:
         arguments: pytest's arguments.
         folder: the folder to run in.
         output: the file for its output.
-        environment: pytest's environment variables, including those that the notebook has set later.
+        environment: pytest's environment variables, including those that the notebook set after
+            this process was started.
     """
 
     arguments: Sequence[str]
@@ -193,7 +194,8 @@ def serve(modules: Sequence[str]) -> None:
         if not child:
             _become_pytest(Request(**json.loads(line)))
         try:
-            with contextlib.suppress(PermissionError):  # the child does the same, since either may be first
+            # Parent and child both make this call, since either may run first. The later call may fail.
+            with contextlib.suppress(PermissionError):
                 os.setpgid(child, child)
             print(child, flush=True)
             _, status = os.waitpid(child, 0)

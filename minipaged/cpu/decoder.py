@@ -71,11 +71,12 @@ class CompiledDecoder(Decoder):
 
     @property
     def compiled_norm(self) -> CompiledNorm:
-        """The norm, with its real type."""
+        """The decoder's norm, cast to its class for the type checker."""
         return cast(CompiledNorm, self.norm)
 
     def plain(self) -> Decoder:
-        """A plain decoder with the same weights. Matrices are copied into rows, others are shared."""
+        """A plain decoder with the same weights. Matrices are copied into row-major order. All other
+        weights are shared."""
         plain = Decoder(self.config, self.dtype, self.device)
         mine = dict(self.named_parameters())
         for name, parameter in plain.named_parameters():

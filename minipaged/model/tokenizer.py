@@ -94,7 +94,8 @@ class Tokenizer:
         """The most characters of text that can become one token.
 
         A text of n characters therefore has at least n / max_token_chars tokens. So a huge text can be
-        refused without tokenising it. It is `sys.maxsize` if a token may stand for any number of characters.
+        refused without tokenising it. The value is `sys.maxsize` if a token may stand for any number
+        of characters.
         """
         model = self._backend.model
         fuses_unknown = getattr(model, "fuse_unk", False) and not getattr(model, "byte_fallback", False)

@@ -1,4 +1,4 @@
-"""Chapter 1 in the engine: its memory plan asks how much a token takes, and how many blocks fit."""
+"""Chapter 1 in the engine: the memory plan calls its code for the bytes of a token and the number of blocks."""
 
 from __future__ import annotations
 

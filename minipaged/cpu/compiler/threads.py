@@ -86,7 +86,7 @@ def _barrier() -> int:
 
 @cache
 def torchs_threads() -> RunParallel | None:
-    """The function that runs another one on several threads, from the OpenMP library of PyTorch.
+    """The function in PyTorch's OpenMP library that runs a given function on several threads.
 
     If there is none, the result is `None`. This logs a warning if PyTorch uses several threads.
     """

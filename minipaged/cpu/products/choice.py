@@ -102,7 +102,7 @@ def choose_product(weights: Sequence[Tensor]) -> ProductChoice:
 
 @torch.inference_mode()
 def panels_pay(weights: Sequence[Tensor], other: Product) -> bool:
-    """Whether panels are faster than another product, or at least not clearly slower.
+    """Whether multiplying by panels is faster than another way to multiply, or at least not clearly slower.
 
     The mean over the numbers of rows in `TRIAL_ROWS` decides.
 
