@@ -45,7 +45,7 @@ def import_all() -> dict[str, str]:
     for name in names():
         try:
             importlib.import_module(name)
-        except (ImportError, AttributeError, OSError) as error:
+        except (ImportError, AttributeError, OSError, ValueError) as error:  # our own errors are ValueErrors
             failed[name] = str(error)
     return failed
 

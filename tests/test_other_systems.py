@@ -13,7 +13,12 @@ from minipaged.bench.throughput.child import refuse_without_job_control
 from minipaged.cli.main import main
 from tests import import_elsewhere
 
-NEEDS_TRITON = ("minipaged.triton_kernels.", "minipaged.bench.kernel_compile", "minipaged.cli.triton_probe")
+NEEDS_TRITON = (
+    "minipaged.triton_kernels.",
+    "minipaged.bench.kernel_compile",
+    "minipaged.cli.triton_probe",
+    "minipaged.course.ch05.",  # whose readers write kernels
+)
 """Triton is published for Linux. What needs it is imported after a look whether it is there."""
 
 

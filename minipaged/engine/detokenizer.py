@@ -126,9 +126,10 @@ class Detokenizer:
     def _cut_pending(self) -> None:
         """Drop pending tokens from the middle. The held back text, and all text after it, stay the same.
 
-        The tokens after the cut (the tail) have at least twelve bytes. The last nine hold the three U+FFFD that are held back. The cut
-        does not change how these nine are decoded. A character that begins before the cut can extend over
-        at most three bytes of the tail, and UTF-8 is in step again at the next first byte of a character.
+        The tokens after the cut (the tail) have at least twelve bytes. The last nine hold the three U+FFFD
+        that are held back. The cut does not change how these nine are decoded. A character that begins before
+        the cut can extend over at most three bytes of the tail, and UTF-8 is in step again at the next first
+        byte of a character.
         """
         held = len(self._pending_text) - self._given
         self._pending = self._pending[:_HEAD] + self._pending[-_TAIL:]

@@ -4,9 +4,10 @@ This is the alternative to recomputation (paper, section 4.5). A block that sequ
 is saved once, and they share it again afterwards. A block that other requests hold is saved too, since it
 may be gone when the request resumes.
 
-A CPU block is a number from 0 on. It belongs to one request, so it needs no reference count. When a
-step is planned, a sequence's GPU block ids are replaced by CPU block ids, or the other way round. The contents
-are copied when the step is executed. The order of execution is: swaps out, swaps in, block copies, the step's own writes.
+A CPU block is a number from 0 on. It belongs to one request, so it needs no reference count. When a step is
+planned, a sequence's GPU block ids are replaced by CPU block ids, or the other way round. The contents are
+copied when the step is executed. The order of execution is: swaps out, swaps in, block copies, the step's own
+writes.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Each request goes to the simulation and to the real engine, and both compute each step. On the simulated
 clock, a step takes as long as the real engine needs for it. So arrivals can be given in seconds, and no real
-time is spent waiting while nothing runs. The simulation records what each step computed and how
-long it took, so that a step-time model can be fitted to it. After each step, the block counts and the queues of the simulation and the engine are compared.
+time is spent waiting while nothing runs. The simulation records what each step computed and how long it took,
+so that a step-time model can be fitted to it. After each step, the block counts and the queues of the
+simulation and the engine are compared.
 """
 
 from __future__ import annotations

@@ -100,7 +100,16 @@ def test_if_the_process_dies_there_is_another(tmp_path: Path, process: list[warm
     assert process != [first]
 
 
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """Python's own handler: a shell starts a command in the background with SIGINT ignored."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
+
+
 @pytest.mark.long
+@pytest.mark.usefixtures("heard_interrupts")
 def test_an_interrupt_ends_the_run_and_the_process_stays(
     tmp_path: Path, process: list[warm.WarmProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:

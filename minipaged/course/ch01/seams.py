@@ -1,4 +1,4 @@
-"""Chapter 1 in the engine: the memory plan calls its code for the bytes of a token and the number of blocks."""
+"""Chapter 1 in the engine: the memory plan calls its code for bytes per token and numbers of blocks."""
 
 from __future__ import annotations
 
