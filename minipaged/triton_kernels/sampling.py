@@ -184,6 +184,7 @@ def sample_kernel(
 
     # The draw: the first token whose running sum exceeds the point.
     found = FARTHEST
+    last_kept = -1
     seen = 0
     running = tl.full([], 0.0, tl.float64)
     for start in range(0, length, TILE):
@@ -195,9 +196,11 @@ def sample_kernel(
         sums = running + tl.cumsum(weights, 0).to(tl.float64)
         at = start + tl.arange(0, TILE)
         found = tl.minimum(found, tl.min(tl.where((sums > point) & (weights > 0.0), at, FARTHEST)))
+        last_kept = tl.maximum(last_kept, tl.max(tl.where(weights > 0.0, at, -1)))
         seen += tl.sum(last.to(tl.int32))
         running += tl.sum(weights).to(tl.float64)
-    if found < length:  # a rounding error may put the point beyond the last sum
+    found = tl.minimum(found, last_kept)  # a rounding error may put the point beyond the last sum
+    if found >= 0:
         token = found.to(tl.int64)
         if is_listed:
             token = tl.load(list_tokens + found).to(tl.int64)
