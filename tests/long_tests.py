@@ -2,7 +2,7 @@
 
 `pytest` alone is for a person who waits for the answer. It runs tests of every kind, and leaves out those
 that are marked `long` and those that need SmolLM2. A test whose node id is given always runs.
-`conftest.py` in the repository's root imports these hooks.
+`conftest.py` in the repository's root makes this module a plugin.
 """
 
 from __future__ import annotations
@@ -110,14 +110,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     number = config.stash.get(LEFT_OUT, 0)
     if number:
         terminalreporter.write_line(f"--long runs {number:,} more {'test' if number == 1 else 'tests'}")
-
-
-__all__ = [
-    "pytest_addoption",
-    "pytest_cmdline_main",
-    "pytest_collection_modifyitems",
-    "pytest_configure",
-    "pytest_sessionfinish",
-    "pytest_terminal_summary",
-    "pytest_testnodedown",
-]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
 
 import numpy as np
@@ -75,18 +76,10 @@ def some_requests(seed: int, count: int, most_samples: int, num_prefix_tokens: i
     ]
 
 
-@pytest.mark.long(keep=22)
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("num_prefix_tokens", [0, 9])
-@pytest.mark.parametrize("most_samples", [1, 3])
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_every_step_is_that_of_the_real_engine(
-    name: str, most_samples: int, num_prefix_tokens: int, seed: int, model: LoadedModel
-) -> None:
-    config = EngineConfig(**(SYSTEMS[name] | EngineOptions(block_size=BLOCK_SIZE, max_model_len=48)))
-    engine = LLMEngine(config, model)
-    simulation = Simulation(config, engine.memory_plan, one_second)
-    requests = some_requests(seed, 14, most_samples, num_prefix_tokens)
+def both_step_by_step(
+    engine: LLMEngine, simulation: Simulation, requests: list[TimedRequest]
+) -> Iterator[None]:
+    """Serve requests in a real engine and in the simulation, with one step for each second."""
     coming, step = list(requests), 0
     while coming or engine.has_unfinished_requests():
         while coming and coming[0].arrival <= step:
@@ -101,28 +94,44 @@ def test_every_step_is_that_of_the_real_engine(
         if engine.has_unfinished_requests():
             engine.step()
             simulation.step()
-            stats, queues = engine.stats(), simulation.scheduler.queues
-            counts = simulation.scheduler.counts
-            assert (
-                simulation.manager.num_free_blocks,
-                simulation.manager.usage,
-                len(queues.running),
-                simulation.num_waiting,
-                counts.preemptions,
-                counts.swapped_blocks,
-                counts.prefix_cache_hits,
-                counts.prompt_tokens,
-            ) == (
-                stats.num_free_blocks,
-                stats.kv_cache_usage,
-                stats.num_running,
-                stats.num_waiting,
-                stats.num_preemptions,
-                stats.num_swapped_blocks,
-                stats.prefix_cache_hits,
-                stats.prompt_tokens,
-            )
+            yield
         step += 1
+
+
+@pytest.mark.long(keep=22)
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("num_prefix_tokens", [0, 9])
+@pytest.mark.parametrize("most_samples", [1, 3])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_step_is_that_of_the_real_engine(
+    name: str, most_samples: int, num_prefix_tokens: int, seed: int, model: LoadedModel
+) -> None:
+    config = EngineConfig(**(SYSTEMS[name] | EngineOptions(block_size=BLOCK_SIZE, max_model_len=48)))
+    engine = LLMEngine(config, model)
+    simulation = Simulation(config, engine.memory_plan, one_second)
+    requests = some_requests(seed, 14, most_samples, num_prefix_tokens)
+    for _ in both_step_by_step(engine, simulation, requests):
+        stats, queues = engine.stats(), simulation.scheduler.queues
+        counts = simulation.scheduler.counts
+        assert (
+            simulation.manager.num_free_blocks,
+            simulation.manager.usage,
+            len(queues.running),
+            simulation.num_waiting,
+            counts.preemptions,
+            counts.swapped_blocks,
+            counts.prefix_cache_hits,
+            counts.prompt_tokens,
+        ) == (
+            stats.num_free_blocks,
+            stats.kv_cache_usage,
+            stats.num_running,
+            stats.num_waiting,
+            stats.num_preemptions,
+            stats.num_swapped_blocks,
+            stats.prefix_cache_hits,
+            stats.prompt_tokens,
+        )
     if "small pool" in name or name == "swapping":
         assert simulation.scheduler.counts.preemptions > 0  # otherwise this compared too little
 
@@ -150,20 +159,8 @@ def test_its_trace_is_that_of_the_real_engine(name: str, model: LoadedModel) -> 
     simulated: list[Event] = []
     engine = LLMEngine(config, model, observer=real.append)
     simulation = Simulation(config, engine.memory_plan, one_second, observer=simulated.append)
-    coming, step = some_requests(1, 14, 3, 9), 0
-    while coming or engine.has_unfinished_requests():
-        while coming and coming[0].arrival <= step:
-            timed = coming.pop(0)
-            number = simulation.num_arrivals
-            params = SamplingParams(
-                n=timed.num_samples, max_tokens=timed.num_output_tokens, ignore_eos=True, seed=number
-            )
-            engine.add_request(str(number), prompt_token_ids(timed, number), params)
-            simulation.add(timed)
-        if engine.has_unfinished_requests():
-            engine.step()
-            simulation.step()
-        step += 1
+    for _ in both_step_by_step(engine, simulation, some_requests(1, 14, 3, 9)):
+        pass
     trace = Trace.of(simulated)
     trace.check()
     assert trace.final().time == trace.num_steps == simulation.num_steps  # each step takes a second

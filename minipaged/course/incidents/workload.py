@@ -11,8 +11,6 @@ from minipaged.engine.llm_engine import LLMEngine
 from minipaged.sampling.beam_params import BeamSearchParams
 from minipaged.sampling.params import SamplingParams
 
-ABORT = LLMEngine.abort_request
-
 _NAMES = ("Nora", "Tom", "Mia", "Ben", "Lily", "Max", "Zoe", "Sam")
 _THINGS = (
     "a red kite",
@@ -61,7 +59,9 @@ class Arrival:
 
 
 def play(
-    engine: LLMEngine, arrivals: Sequence[Arrival], abort: Callable[[LLMEngine, str], object] = ABORT
+    engine: LLMEngine,
+    arrivals: Sequence[Arrival],
+    abort: Callable[[LLMEngine, str], object] = LLMEngine.abort_request,
 ) -> None:
     """Serve the clients until none is left. A step passes even if there is nothing to compute.
 
