@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from minipaged.cli.replay import open_page, page_path
+from minipaged.cli.replay import open_page, page_path, refuse_to_replace
 from minipaged.cli.streams import stdout_console
 
 
@@ -20,11 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List the incidents, begin one, or check an answer. Exits with 1 if the answer is wrong."""
     from minipaged.course.incidents import INCIDENTS, incident
+    from minipaged.errors import CourseError
     from minipaged.trace import Trace, TraceWriter
     from minipaged.trace.page.build import replay_page
 
     console = stdout_console()
     if args.number is None:
+        if args.answer is not None:
+            raise CourseError("--answer needs the number of an incident, as in: incident 3 --answer 12")
         for number, each in enumerate(INCIDENTS, 1):
             console.print(f"{number}. {each.symptom}\n")
         return 0
@@ -38,9 +41,10 @@ def run(args: argparse.Namespace) -> int:
         console.print(finding.explanation)
         return 0
     path = args.out or Path(f"incident-{args.number}.jsonl.gz")
+    page = page_path(path)
+    refuse_to_replace([path], page)
     with TraceWriter(path, title=f"incident {args.number}") as writer:
         chosen.run(writer)
-    page = page_path(path)
     page.write_text(replay_page([Trace.read(path)], [f"incident {args.number}"]), encoding="utf-8")
     console.print(f"{chosen.symptom}\n\n{chosen.question}")
     for letter, choice in chosen.lettered_choices():

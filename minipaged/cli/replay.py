@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from minipaged.cli.streams import remark, stdout_console
@@ -39,8 +40,7 @@ def run(args: argparse.Namespace) -> int:
         if trace.note is not None:
             remark(f"{path}: {trace.note}")
     out: Path = args.out or page_path(args.file)
-    if out in paths:
-        raise TraceError(f"--out {out} would replace the trace: give the page another name")
+    refuse_to_replace(paths, out)
     page = replay_page(traces, [trace.title or path.name for path, trace in zip(paths, traces, strict=True)])
     out.write_text(page, encoding="utf-8")
     steps = " and ".join(f"{trace.num_steps:,}" for trace in traces)
@@ -48,6 +48,18 @@ def run(args: argparse.Namespace) -> int:
     if args.open:
         open_page(out)
     return 0
+
+
+def refuse_to_replace(traces: Sequence[Path], page: Path) -> None:
+    """Refuse a page that is one of the trace files, by whichever path.
+
+    Raises:
+        TraceError: it is.
+    """
+    from minipaged.errors import TraceError
+
+    if page in traces or (page.exists() and any(page.samefile(each) for each in traces if each.exists())):
+        raise TraceError(f"the page {page} would replace the trace: give one of the two another name")
 
 
 def open_page(page: Path) -> None:

@@ -55,10 +55,10 @@ def read_lines(path: str | os.PathLike[str]) -> TraceLines:
     except OSError as error:
         raise TraceError(f"cannot read the trace {path}: {error.strerror}") from None
     if content.startswith(GZIP_MAGIC):
-        content = _unzip(content)
+        content = _unzip(path, content)
     *lines, rest = content.split(b"\n")
     if not lines:
-        raise TraceError(f"{path} is no trace: it has no whole line")
+        raise TraceError(f"{path} is no trace: it has no whole line, which ends with a line break")
     header = _header(path, lines[0])
     crc, damage, is_closed = zlib.crc32(lines[0]), None, False
     batches: list[tuple[Event, ...]] = []
@@ -101,7 +101,7 @@ def _header(path: Path, line: bytes) -> Header:
     return Header(engine, str(header.get("title", "")), header.get("texts") is True)
 
 
-def _unzip(content: bytes) -> bytes:
+def _unzip(path: Path, content: bytes) -> bytes:
     """Decompress as much as possible, since a process that was killed leaves a file without an end.
 
     Raises:
@@ -110,4 +110,4 @@ def _unzip(content: bytes) -> bytes:
     try:
         return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(content)
     except zlib.error as error:
-        raise TraceError(f"the trace cannot be decompressed: {error}") from None
+        raise TraceError(f"the trace {path} cannot be decompressed: {error}") from None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, cast
 
 from minipaged.errors import TraceError
 from minipaged.events import EngineReset, EngineStarted, Event, RequestAborted, StepFailed, StepFinished
@@ -31,7 +31,7 @@ class TraceWriter:
     ...     llm.generate("Once upon a time")
 
     Each line is in the file as soon as its step has ended, so that a process that is killed leaves a readable
-    trace.
+    trace. If Ctrl-C or an error comes while a line is written, the trace ends before this line.
 
     Args:
         path: the file. An existing file is replaced. The file is compressed if its name ends in `.gz`.
@@ -49,9 +49,11 @@ class TraceWriter:
         self._crc: int | None = None
         self._batch: list[Event] = []
         try:
-            self._file = _open(self.path)
+            self._file = self.path.open("wb")
         except OSError as error:
             raise TraceError(f"cannot write the trace {self.path}: {error.strerror}") from None
+        is_gzip = self.path.suffix == ".gz"
+        self._gzip = zlib.compressobj(6, wbits=zlib.MAX_WBITS | 16) if is_gzip else None
 
     def __call__(self, event: Event) -> None:
         """Take an event.
@@ -73,7 +75,10 @@ class TraceWriter:
         if self._crc is not None:
             if self._batch:
                 self._write_batch()
-            self._write_line({"events": [], "closed": True})
+            with self._whole():
+                self._write_line({"events": [], "closed": True})
+        if self._gzip is not None:
+            self._file.write(self._gzip.flush())
         self._file.close()
 
     def __enter__(self) -> TraceWriter:
@@ -97,27 +102,41 @@ class TraceWriter:
                 "engine": encoded,
             }
         )
-        self._crc = zlib.crc32(header)
-        self._write(header)
+        with self._whole():
+            self._crc = zlib.crc32(header)
+            self._write(header)
 
     def _write_batch(self) -> None:
-        batch, self._batch = self._batch, []
-        self._write_line({"events": encode(batch, texts=self._texts)})
+        with self._whole():
+            batch, self._batch = self._batch, []
+            self._write_line({"events": encode(batch, texts=self._texts)})
 
     def _write_line(self, line: dict[str, object]) -> None:
-        if self._crc is None or self._file.closed:
-            raise TraceError(f"the trace {self.path} takes no events: it has no header yet, or is closed")
+        if self._crc is None:
+            raise TraceError(f"the trace {self.path} takes no events: it has no header yet")
         covered = _json(line)[1:]
         self._crc = zlib.crc32(covered, self._crc)
         self._write(b'{"crc":"%08x",' % self._crc + covered)
 
     def _write(self, line: bytes) -> None:
-        self._file.write(line + b"\n")
+        line += b"\n"
+        if self._gzip is not None:
+            line = self._gzip.compress(line) + self._gzip.flush(zlib.Z_SYNC_FLUSH)
+        self._file.write(line)
         self._file.flush()
 
-
-def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "wb", 6)) if path.suffix == ".gz" else path.open("wb")
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Write one line as a whole, or end the file before it: no later line could follow a part of it."""
+        if self._file.closed:
+            raise TraceError(f"the trace {self.path} is closed")
+        end = self._file.tell()
+        try:
+            yield
+        except BaseException:
+            self._file.truncate(end)
+            self._file.close()
+            raise
 
 
 def _json(value: object) -> bytes:

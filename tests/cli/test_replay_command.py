@@ -67,6 +67,9 @@ def test_what_is_no_trace_is_refused_in_one_line(
 def test_a_trace_is_never_replaced_by_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = write(tmp_path / "run.jsonl")
     before = trace.read_bytes()
-    assert main(["replay", str(trace), "--out", str(trace)]) == 2
-    assert "would replace the trace" in capsys.readouterr().err
+    other = tmp_path / "link.html"
+    other.symlink_to(trace)
+    for page in (trace, tmp_path / ".." / tmp_path.name / trace.name, other):
+        assert main(["replay", str(trace), "--out", str(page)]) == 2
+        assert "would replace the trace" in capsys.readouterr().err
     assert trace.read_bytes() == before

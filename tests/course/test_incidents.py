@@ -83,8 +83,9 @@ def test_answers_are_read_leniently() -> None:
     assert Finding(31.4, "", tolerance=2).accepts(" 32 % ")
     assert not Finding(31.4, "", tolerance=2).accepts("34")
     assert Finding("b", "").accepts("B)")
-    with pytest.raises(CourseError, match="a number"):
-        Finding(3, "").accepts("r3")
+    for given in ("r3", "", "nan", "inf"):
+        with pytest.raises(CourseError, match="a number"):
+            Finding(3, "").accepts(given)
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
@@ -100,3 +101,5 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: object) -> No
     assert "Yes" in capsys.readouterr().out
     assert main(["incident", "3", "--answer", "7"]) == 1
     assert main(["incident", "11"]) == 2
+    assert main(["incident", "--answer", "3"]) == 2
+    assert main(["incident", "3", "--out", f"{tmp_path}/three.html"]) == 2

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from minipaged import LLMEngine, SamplingParams
 from minipaged.events import EngineReset, Event, StepFailed
+from minipaged.loading.loader import LoadedModel
 from minipaged.options import EngineOptions
-from minipaged.trace import Trace
+from minipaged.trace import Trace, TraceWriter
 from tests.engine.driving import make_engine
+from tests.engine.test_histories import live_one_history
 from tests.engine.test_interrupts import PROMPTS, SETTINGS, interrupted
 from tests.model_pairs import Pair
 
@@ -34,3 +38,27 @@ def test_steps_interrupted_anywhere(tiny: Pair, mode: str) -> None:
         num_failed += sum(isinstance(event, StepFailed | EngineReset) for event in events)
         Trace.of(events).check()
     assert num_failed > 10
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz"])
+def test_a_file_whose_writing_is_interrupted_ends_with_a_whole_line(
+    nano_model: LoadedModel, tmp_path: Path, name: str
+) -> None:
+    events: list[Event] = []
+    live_one_history(nano_model, 3, events.append, lambda engine: None)
+    lengths: set[int] = set()
+    for at in range(1, 1500, 7):
+        writer = TraceWriter(tmp_path / name)
+
+        def write_all(writer: TraceWriter = writer) -> None:
+            for event in events:
+                writer(event)
+
+        interrupted(at, write_all)  # the process ends here, and does not close the file
+        if (tmp_path / name).stat().st_size == 0:  # not even the header was written
+            continue
+        trace = Trace.read(tmp_path / name)
+        trace.check()
+        assert [trace.engine, *trace.events] == events[: 1 + len(trace.events)]
+        lengths.add(len(trace.events))
+    assert len(lengths) > 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -36,7 +37,9 @@ class Finding:
         try:
             number = float(text)
         except ValueError:
-            raise CourseError(f"the answer is a number, not {given!r:.80}") from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise CourseError(f"the answer is a number, not {given!r:.80}")
         return abs(number - self.answer) <= self.tolerance
 
 

@@ -8,6 +8,7 @@ import html
 import io
 from typing import TYPE_CHECKING
 
+from minipaged.errors import TraceError
 from minipaged.trace.page.build import replay_page
 from minipaged.trace.trace import Trace
 
@@ -27,13 +28,16 @@ def show(trace: Trace, other: Trace | None = None, *, height: int = HEIGHT) -> N
         height: the height of the page, in pixels.
 
     Raises:
-        TraceError: the events contradict each other.
+        TraceError: `trace` or `other` is no `Trace`, or the events contradict each other.
     """
     from IPython.display import HTML, display
 
     from minipaged.trace.page.figures import draw_pool, draw_timeline
 
     traces = [trace] if other is None else [trace, other]
+    for each in traces:
+        if not isinstance(each, Trace):
+            raise TraceError(f"show takes a trace, as in show(Trace.read('run.jsonl.gz')), not {each!r:.80}")
     # The frame keeps the page's style and scripts away from the notebook.
     page = html.escape(replay_page(traces), quote=True)
     frame = (
